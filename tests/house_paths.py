@@ -33,7 +33,7 @@ class Stage:
     sidecar: EmbeddedSidecar
     client: EmbeddedClient
     sent: bytes = b""
-    """What the client will send."""
+    """Bytes that the client will send."""
 
     def action(self, begin: Callable[[], None], ended: Callable[[], object]) -> Callable[[], None]:
         """The loop begins it, and turns until it has ended."""

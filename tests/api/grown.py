@@ -108,7 +108,7 @@ def is_message(it: Any) -> bool:
 
 
 def elements(message: Any) -> int:
-    """Of all arrays in it together."""
+    """Returns the number of elements in all arrays of a message."""
     found = 0
     for name, _ in _hints(type(message)):
         value = getattr(message, name)
@@ -170,7 +170,7 @@ def _plain(hint: Any) -> Any:
 
 @cache
 def _element(hint: Any) -> Any:
-    """What the elements of a list are; None: it is no list."""
+    """Returns the type of a list's elements, or None for another type."""
     plain = _plain(hint)
     return get_args(plain)[0] if get_origin(plain) is list else None
 

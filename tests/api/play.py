@@ -1,4 +1,4 @@
-"""A conversation with one handler, told in the order in which it happens (the model is mitmproxy's Playbook).
+"""A conversation with one handler, step by step (the model is mitmproxy's Playbook).
 
     (
         Play(Api.OFFSET_COMMIT, request, 9)
@@ -66,7 +66,7 @@ ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES, authorizer
 GUARDED_ELSEWHERE = View(owners=(NODE,), leaders=(OTHER,), brokers=ADDRESSES)
 """The same with an authorizer: it is asked of topics, as the other broker sees the sidecar's principal only."""
 TAKEOVER = View(owners=(-1,), leaders=(NODE,), brokers=ADDRESSES)
-"""Nobody owns the group at the moment."""
+"""The group has no owner at the moment."""
 KEEP_MS = 10_000
 CORRELATION = 7
 WHO = 'User:ANONYMOUS from 10.0.0.9, client id "app"'
@@ -103,7 +103,7 @@ READ = 1 << 3
 
 
 def nowhere(request: oc.OffsetCommitRequest | tc.TxnOffsetCommitRequest, **refused: Code) -> Message:
-    """What a broker says of partitions that no topic has."""
+    """Returns a broker's answer for partitions that do not exist."""
     none = Code.UNKNOWN_TOPIC_OR_PARTITION
     if isinstance(request, tc.TxnOffsetCommitRequest):
         row = tc.TxnOffsetCommitResponsePartition
@@ -197,7 +197,7 @@ class Play:
         return self
 
     def stores(self, node_id: int, request: Message, version: int) -> Play:
-        """It sends this to another broker on the sidecar's own connection."""
+        """The handler sends this to another broker on the sidecar's own connection."""
         want = self._take(Store)
         api = api_of(request)
         assert (want.node_id, want.api_key, want.version) == (node_id, api, version)
@@ -210,14 +210,14 @@ class Play:
         assert self._take(Coordinate).event == event
         return self
 
-    def tells(self) -> Play:
-        """It tells the coordinator that settings have passed, and goes on at once."""
+    def reports_settings(self) -> Play:
+        """The handler reports a change of settings to the coordinator, and does not wait."""
         assert self._take(SendToCoordinator).message == SettingsPassed()
         self._resume(None)
         return self
 
     def settles(self, *groups: str) -> Play:
-        """It waits until it is known who owns these groups."""
+        """The handler waits until these groups have an owner."""
         assert self._take(Settle).groups == groups
         return self
 
@@ -226,8 +226,8 @@ class Play:
         return self
 
     def owes(self, ticket: int, sent: bool = True) -> Play:
-        """If it is given up from now on, the coordinator hears that the commit may still arrive, or that it was never
-        sent."""
+        """If the request is cancelled from now on, the coordinator gets `CommitEnded`: the commit may still arrive, or
+        was never sent."""
         assert self._take(Owe).message == CommitEnded(ticket, sure=not sent)
         self._resume(None)
         return self
@@ -265,7 +265,7 @@ class Play:
         assert end.frame == frame[: VERSION.start] + version.to_bytes(2, "big") + frame[VERSION.stop :]
 
     def gives(self) -> bytes:
-        """It ends with an answer, whatever that is."""
+        """The handler ends with an answer, which is returned."""
         end = self._end()
         assert isinstance(end, bytes), "the request is forwarded"
         return end
@@ -297,15 +297,15 @@ class Play:
         return self.coordinator(ask(self._take(Coordinate).event))
 
     def whose(self, group_id: str, code: Code = Code.NONE, taken_in: bool = False) -> Play:
-        """Before anybody joins at the broker, the coordinator makes sure that it has read everything; what it reads may
-        be that the group was taken in."""
+        """Before a member joins at the broker, the coordinator reads its log to the end. `taken_in`: there it reads
+        that the group is a managed one."""
         play = self.coordinates(CheckGroupIsBrokers("", name=group_id))
         if taken_in:
             play._call.scope.managed = lambda group: group == group_id
         return play.coordinator(Answer(code))
 
-    def meanwhile(self, view: View) -> Play:
-        """The front has learnt of a new view of the cluster while the handler waits."""
+    def view_changes(self, view: View) -> Play:
+        """The front gets a new view of the cluster while the handler waits."""
         self._call.view = view
         return self
 

@@ -73,7 +73,7 @@ def test_each_error_but_the_authorizers_means_that_it_had_nothing_against_it() -
 
 # ---- an authorizer that fails ----------------------------------------------------------------------------------------
 FAILURES = [Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT]
-"""What a broker answers when its authorizer throws: it has said neither yes nor no."""
+"""A broker's answer when its authorizer throws: neither allowed nor denied."""
 
 
 @pytest.mark.parametrize("code", FAILURES)

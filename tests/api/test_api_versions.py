@@ -19,7 +19,7 @@ REBOOTSTRAP_REQUIRED = 129
 REQUEST = av.ApiVersionsRequest("app", "1.0")
 
 
-def told(*rows: Row) -> av.ApiVersionsResponse:
+def response(*rows: Row) -> av.ApiVersionsResponse:
     return av.ApiVersionsResponse(api_keys=[av.ApiVersion(*r) for r in rows])
 
 
@@ -27,15 +27,15 @@ def told(*rows: Row) -> av.ApiVersionsResponse:
 def test_an_old_broker_gets_the_consumer_protocol(version: int) -> None:
     client = Client()
     play = Play(Api.API_VERSIONS, REQUEST, version, client=client)
-    both = told((0, 0, 9), IDS, (8, 0, 9), (18, 0, 3), (68, 0, 1), (69, 0, 1))
-    play.asks().broker(told((0, 0, 9), IDS, (8, 0, 8), (18, 0, 3))).answers(both)
+    both = response((0, 0, 9), IDS, (8, 0, 9), (18, 0, 3), (68, 0, 1), (69, 0, 1))
+    play.asks().broker(response((0, 0, 9), IDS, (8, 0, 8), (18, 0, 3))).answers(both)
     assert client.broker_versions == {0: (0, 9), 3: (0, 13), 8: (0, 8), 18: (0, 3)}
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_a_broker_without_topic_ids_gets_nothing(version: int) -> None:
     """A client of the consumer protocol would wait for partitions for ever (Kafka before 2.8)."""
-    theirs = told((3, 0, 9), (8, 2, 8), (18, 0, 3))
+    theirs = response((3, 0, 9), (8, 2, 8), (18, 0, 3))
     Play(Api.API_VERSIONS, REQUEST, version).asks().broker(theirs).answers(theirs)
 
 
@@ -43,7 +43,7 @@ def test_a_broker_without_topic_ids_gets_nothing(version: int) -> None:
 def test_metadata_by_id_is_brought_to_a_broker_that_only_tells_ids(highest: int) -> None:
     """Symptom: librdkafka's member of a consumer group aborted its process at Kafka 2.8."""
     row = (3, 0, max(highest, 12))
-    theirs, ours = told((3, 0, highest), (18, 0, 3)), told(row, (18, 0, 3), (68, 0, 1), (69, 0, 1))
+    theirs, ours = response((3, 0, highest), (18, 0, 3)), response(row, (18, 0, 3), (68, 0, 1), (69, 0, 1))
     Play(Api.API_VERSIONS, REQUEST, 3).asks().broker(theirs).answers(ours)
     Play(Api.API_VERSIONS, REQUEST, 3, managed=()).asks().broker(theirs).answers(theirs)
 
@@ -55,9 +55,9 @@ STREAMS = ((88, 0, 1), (89, 0, 1))
 def test_streams_groups_are_brought_where_they_are_coordinated(theirs: tuple[Row, ...]) -> None:
     """Kafka Streams looks at ApiVersions only. Elsewhere the broker's word counts."""
     both, ours = (IDS, (8, 0, 9), (18, 0, 3)), ((68, 0, 1), (69, 0, 1))
-    broker = told(*both, *theirs)
-    Play(Api.API_VERSIONS, REQUEST, 3, streams=True).asks().broker(broker).answers(told(*both, *ours, *STREAMS))
-    Play(Api.API_VERSIONS, REQUEST, 3).asks().broker(broker).answers(told(*both, *ours, *theirs))
+    broker = response(*both, *theirs)
+    Play(Api.API_VERSIONS, REQUEST, 3, streams=True).asks().broker(broker).answers(response(*both, *ours, *STREAMS))
+    Play(Api.API_VERSIONS, REQUEST, 3).asks().broker(broker).answers(response(*both, *ours, *theirs))
     Play(Api.API_VERSIONS, REQUEST, 3, streams=True, managed=()).asks().broker(broker).answers(broker)
 
 
@@ -68,13 +68,13 @@ BROUGHT = {int(Api.CONSUMER_GROUP_HEARTBEAT): (0, 1), int(Api.CONSUMER_GROUP_DES
 def test_what_the_broker_serves_the_sidecar_serves(kafka: str, ranges: Ranges) -> None:
     """Symptom: a client found fewer versions here than at the broker. sarama up to 1.38 commits in v1 of OffsetCommit,
     which 3.9 serves, and was refused; behind a sidecar, 4.4's Streams and transactions had older versions."""
-    theirs = told(*((key, *found) for key, found in ranges.items()))
+    theirs = response(*((key, *found) for key, found in ranges.items()))
     Play(Api.API_VERSIONS, REQUEST, 3, managed=()).asks().broker(theirs).answers(theirs)
     low, high = ranges[Api.OFFSET_COMMIT]
     least, most = ranges[Api.METADATA]
     brought = {int(Api.OFFSET_COMMIT): (low, max(high, CONSUMER_COMMIT)), int(Api.METADATA): (least, max(most, BY_ID))}
     with_ours = sorted({**ranges, **BROUGHT, **brought}.items())
-    answer = told(*((key, *found) for key, found in with_ours))
+    answer = response(*((key, *found) for key, found in with_ours))
     Play(Api.API_VERSIONS, REQUEST, 3).asks().broker(theirs).answers(answer)
 
 
@@ -90,8 +90,8 @@ def test_each_version_that_is_served_is_some_brokers_or_brought() -> None:
 
 def test_never_more_than_both_can() -> None:
     play = Play(Api.API_VERSIONS, REQUEST, 3)
-    newer = told(IDS, (10, 0, 4), (16, 0, 7), (18, 0, 6), (68, 0, 3), (88, 2, 3))
-    play.asks().broker(newer).answers(told(IDS, (10, 0, 4), (16, 0, 5), (18, 0, 5), (68, 0, 1), (69, 0, 1)))
+    newer = response(IDS, (10, 0, 4), (16, 0, 7), (18, 0, 6), (68, 0, 3), (88, 2, 3))
+    play.asks().broker(newer).answers(response(IDS, (10, 0, 4), (16, 0, 5), (18, 0, 5), (68, 0, 1), (69, 0, 1)))
 
 
 @pytest.mark.parametrize("version", range(3, 6))
@@ -124,22 +124,22 @@ def test_the_version_to_come_back_with_is_one_that_both_can() -> None:
 def test_a_version_that_only_the_broker_knows_is_refused_so_that_the_client_takes_an_older_one() -> None:
     """What its answer says cannot be read here, and must not pass unchanged."""
     client = Client()
-    newest = told((0, 0, 13), (18, 0, 6), (68, 0, 1))
+    newest = response((0, 0, 13), (18, 0, 6), (68, 0, 1))
     play = Play(Api.API_VERSIONS, b"something new", 6, client=client).asks().broker(newest, 5)
     refusal = av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[av.ApiVersion(18, 0, 5)])
     play.answers(refusal, 0)
     assert client.broker_versions is None
 
 
-def test_what_is_kept_of_one_answer_is_told_in_the_same_words_only() -> None:
+def test_a_cached_answer_is_used_for_an_equal_request_only() -> None:
     """Each of these differs from the one before in the broker's answer, in the version or in what is managed."""
     for _ in range(2):
         for version in (3, 2):
             for newest in (3, 4):
-                theirs = told(IDS, (8, 0, 8), (18, 0, newest))
+                theirs = response(IDS, (8, 0, 8), (18, 0, newest))
                 Play(Api.API_VERSIONS, REQUEST, version).asks().broker(theirs).answers(
-                    told(IDS, (8, 0, 9), (18, 0, newest), (68, 0, 1), (69, 0, 1))
+                    response(IDS, (8, 0, 9), (18, 0, newest), (68, 0, 1), (69, 0, 1))
                 )
                 Play(Api.API_VERSIONS, REQUEST, version, managed=()).asks().broker(theirs).answers(
-                    told(IDS, (8, 0, 8), (18, 0, newest))
+                    response(IDS, (8, 0, 8), (18, 0, newest))
                 )

@@ -47,7 +47,7 @@ def join(version: int, client_id: str | None = "app") -> Play:
 
 
 def joining(version: int, client_id: str = "app") -> JoinGroup:
-    """What the coordinator is told, by version."""
+    """The coordinator's event, by version."""
     return JoinGroup(
         group_id="g",
         member_id="m",

@@ -32,7 +32,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 SHARE = "share.auto.offset.reset"
 """A group's setting that is the broker's business."""
 Op = tuple[str, int, str | None]
-Said = tuple[int, str, int, str | None]
+ResultRow = tuple[int, str, int, str | None]
 GONE = Code.COORDINATOR_NOT_AVAILABLE
 
 
@@ -48,7 +48,7 @@ def request(*resources: ia.AlterConfigsResource, validate_only: bool = False) ->
     return ia.IncrementalAlterConfigsRequest(list(resources), validate_only)
 
 
-def said(*rows: Said) -> ia.IncrementalAlterConfigsResponse:
+def response(*rows: ResultRow) -> ia.IncrementalAlterConfigsResponse:
     """Type and name of a resource, error code, message."""
     return ia.IncrementalAlterConfigsResponse(
         responses=[ia.AlterConfigsResourceResponse(code, text, kind, name) for kind, name, code, text in rows]
@@ -56,9 +56,9 @@ def said(*rows: Said) -> ia.IncrementalAlterConfigsResponse:
 
 
 def alter(
-    *resources: ia.AlterConfigsResource, validate_only: bool = False, served: Collection[str] = (), **told: Any
+    *resources: ia.AlterConfigsResource, validate_only: bool = False, served: Collection[str] = (), **in_force: Any
 ) -> Play:
-    """The coordinator has told the settings in force before anything else."""
+    """A request whose handler has got the settings in force."""
     managed = tuple(dict.fromkeys(r.resource_name for r in resources if r.resource_name in ("g", "g2")))
     req = request(*resources, validate_only=validate_only)
     play = Play(
@@ -69,7 +69,7 @@ def alter(
         share="share" in served,
         streams="streams" in served,
     )
-    return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**told))
+    return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**in_force))
 
 
 def change(name: str, values: dict[str, str | None], kind: int = cf.GROUP) -> SettingChange:
@@ -80,7 +80,7 @@ def settings(*changes: SettingChange, validate_only: bool = True) -> AlterSettin
     return AlterSettings("", changes, validate_only, WHO)
 
 
-G_OK: Said = (cf.GROUP, "g", Code.NONE, None)
+G_OK: ResultRow = (cf.GROUP, "g", Code.NONE, None)
 BROKER_OFFLOAD = "group." + cf.OFFLOAD
 SESSION_55 = change("g", {cf.SESSION: "55000"})
 
@@ -92,26 +92,26 @@ def test_a_setting_of_ours_is_checked_shown_to_the_broker_and_written_down(versi
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, version, client=Client("10.0.0.9"))
     play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group(), validate_only=True), 1).broker(said(G_OK))
+    play.asks(request(group(), validate_only=True), 1).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK))
+    play.reports_settings().answers(response(G_OK))
 
 
 def test_what_the_leader_of_a_partition_reads_is_the_brokers() -> None:
     name = "share.record.lock.duration.ms"
     play = alter(group((cf.SESSION, SET, "55000"), (name, SET, "20000")), served=("share",))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group((name, SET, "20000")), validate_only=True)).broker(said(G_OK))
-    play.asks(request(group((name, SET, "20000")))).broker(said(G_OK))
+    play.asks(request(group((name, SET, "20000")), validate_only=True)).broker(response(G_OK))
+    play.asks(request(group((name, SET, "20000")))).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK))
+    play.reports_settings().answers(response(G_OK))
 
 
 def test_only_validating_writes_nothing_down() -> None:
     play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")), validate_only=True)
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
     shown = request(group((SHARE, SET, "earliest")), validate_only=True)
-    play.asks(shown).broker(said(G_OK)).answers(said(G_OK))
+    play.asks(shown).broker(response(G_OK)).answers(response(G_OK))
 
 
 @pytest.mark.parametrize("served", [("share", "streams"), ("share",), ("streams",), ()])
@@ -122,30 +122,32 @@ def test_settings_of_share_and_streams_groups_are_kept_here_where_these_are(name
     ours = change("g", {cf.SESSION: "55000", name: "1"}) if here else SESSION_55
     theirs = [] if here else [(name, SET, "1")]
     play.coordinates(settings(ours)).coordinator(AlterReply())
-    play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group(*theirs), validate_only=True)).broker(response(G_OK))
     if theirs:
-        play.asks(request(group(*theirs))).broker(said(G_OK))
+        play.asks(request(group(*theirs))).broker(response(G_OK))
     play.coordinates(settings(ours, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK))
+    play.reports_settings().answers(response(G_OK))
 
 
 def test_ours_and_theirs_in_one_resource() -> None:
     theirs = ((SHARE, SET, "earliest"), (BROKER_OFFLOAD, SET, "false"))
     play = alter(group((cf.SESSION, SET, "55000"), *theirs))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group(*theirs), validate_only=True)).broker(said(G_OK))
-    play.asks(request(group(*theirs))).broker(said(G_OK))
+    play.asks(request(group(*theirs), validate_only=True)).broker(response(G_OK))
+    play.asks(request(group(*theirs))).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK))
+    play.reports_settings().answers(response(G_OK))
 
 
 def test_what_the_broker_refuses_is_refused_whatever_we_think() -> None:
     """Whoever may not change a group learns nothing of its settings."""
-    denied: Said = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    denied: ResultRow = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     play = alter(group((cf.SESSION, SET, "1")))
     void = AlterReply(refused={"32/g": (Code.INVALID_CONFIG, "too short")})
     play.coordinates(settings(change("g", {cf.SESSION: "1"}))).coordinator(void)
-    play.asks(request(group(), validate_only=True)).broker(said(denied)).tells().answers(said(denied))
+    play.asks(request(group(), validate_only=True)).broker(response(denied)).reports_settings().answers(
+        response(denied)
+    )
 
 
 def test_what_we_refuse_is_not_sent_on() -> None:
@@ -154,33 +156,33 @@ def test_what_we_refuse_is_not_sent_on() -> None:
     both = settings(change("g", {cf.SESSION: "1"}), change("g2", {cf.SESSION: "55000"}))
     play.coordinates(both).coordinator(AlterReply(refused={"32/g": void}))
     shown = request(group(name="g2"), group(), validate_only=True)
-    g2_ok: Said = (cf.GROUP, "g2", Code.NONE, None)
-    play.asks(shown).broker(said(g2_ok, G_OK))
+    g2_ok: ResultRow = (cf.GROUP, "g2", Code.NONE, None)
+    play.asks(shown).broker(response(g2_ok, G_OK))
     play.coordinates(settings(change("g2", {cf.SESSION: "55000"}), validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said((cf.GROUP, "g", *void), g2_ok))
+    play.reports_settings().answers(response((cf.GROUP, "g", *void), g2_ok))
 
 
 def test_a_resource_that_is_named_twice_is_refused_and_the_others_are_changed() -> None:
     """Kafka's ConfigAdminManager.preprocess, before its authorizer."""
     once, twice = group((SHARE, SET, "earliest"), name="g2"), group((cf.SESSION, SET, "55000"))
-    g2_ok: Said = (cf.GROUP, "g2", Code.NONE, None)
-    refused: Said = (cf.GROUP, "g", Code.INVALID_REQUEST, "Each resource must appear at most once.")
+    g2_ok: ResultRow = (cf.GROUP, "g2", Code.NONE, None)
+    refused: ResultRow = (cf.GROUP, "g", Code.INVALID_REQUEST, "Each resource must appear at most once.")
     play = alter(twice, once, twice)
-    play.asks(request(once, validate_only=True)).broker(said(g2_ok))
-    play.asks(request(once)).broker(said(g2_ok)).tells().answers(said(refused, g2_ok, refused))
-    alter(twice, twice).tells().answers(said(refused, refused))
+    play.asks(request(once, validate_only=True)).broker(response(g2_ok))
+    play.asks(request(once)).broker(response(g2_ok)).reports_settings().answers(response(refused, g2_ok, refused))
+    alter(twice, twice).reports_settings().answers(response(refused, refused))
 
 
 @pytest.mark.parametrize("code", [Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST])
 def test_an_error_of_ours_is_better_than_that_of_a_broker_that_knows_no_groups(code: Code) -> None:
-    unknown: Said = (cf.GROUP, "g", code, "Unknown resource type.")
-    void: Said = (cf.GROUP, "g", Code.INVALID_CONFIG, "too short")
+    unknown: ResultRow = (cf.GROUP, "g", code, "Unknown resource type.")
+    void: ResultRow = (cf.GROUP, "g", Code.INVALID_CONFIG, "too short")
     play = alter(group((cf.SESSION, SET, "1")), validate_only=True)
     play.coordinates(settings(change("g", {cf.SESSION: "1"}))).coordinator(AlterReply(refused={"32/g": void[2:]}))
-    play.asks(request(group(), validate_only=True)).broker(said(unknown)).answers(said(void))
+    play.asks(request(group(), validate_only=True)).broker(response(unknown)).answers(response(void))
     play = alter(group((cf.SESSION, SET, "55000")), validate_only=True)
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group(), validate_only=True)).broker(said(unknown)).answers(said(unknown))
+    play.asks(request(group(), validate_only=True)).broker(response(unknown)).answers(response(unknown))
 
 
 @pytest.mark.parametrize(
@@ -213,8 +215,8 @@ def test_an_error_of_ours_is_better_than_that_of_a_broker_that_knows_no_groups(c
 )
 def test_requests_that_make_no_sense(ops: list[Op], code: Code, message: str | None) -> None:
     play = alter(group(*ops))
-    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).tells()
-    play.answers(said((cf.GROUP, "g", code, message)))
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK)).reports_settings()
+    play.answers(response((cf.GROUP, "g", code, message)))
 
 
 def test_the_longest_value_is_the_coordinators_to_refuse() -> None:
@@ -222,7 +224,7 @@ def test_the_longest_value_is_the_coordinators_to_refuse() -> None:
     play = alter(group((cf.SESSION, SET, longest)), validate_only=True)
     void = (Code.INVALID_CONFIG, "no number")
     play.coordinates(settings(change("g", {cf.SESSION: longest}))).coordinator(AlterReply(refused={"32/g": void}))
-    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).answers(said((cf.GROUP, "g", *void)))
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK)).answers(response((cf.GROUP, "g", *void)))
 
 
 def test_a_removed_setting_that_the_broker_still_keeps_is_removed_there_too() -> None:
@@ -232,69 +234,73 @@ def test_a_removed_setting_that_the_broker_still_keeps_is_removed_there_too() ->
     play = alter(group(*ops), at_broker=held)
     values: dict[str, str | None] = {cf.SESSION: None, cf.INTERVAL: None, cf.HEARTBEAT: "7000"}
     play.coordinates(settings(change("g", values))).coordinator(AlterReply())
-    play.asks(request(group((cf.SESSION, DELETE, None)), validate_only=True)).broker(said(G_OK))
-    play.asks(request(group((cf.SESSION, DELETE, None)))).broker(said(G_OK))
+    play.asks(request(group((cf.SESSION, DELETE, None)), validate_only=True)).broker(response(G_OK))
+    play.asks(request(group((cf.SESSION, DELETE, None)))).broker(response(G_OK))
     play.coordinates(settings(change("g", values), validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK))
+    play.reports_settings().answers(response(G_OK))
 
 
 def test_what_the_broker_then_does_not_do_is_not_written_down_here() -> None:
-    late: Said = (cf.GROUP, "g", Code.REQUEST_TIMED_OUT, "no controller")
+    late: ResultRow = (cf.GROUP, "g", Code.REQUEST_TIMED_OUT, "no controller")
     play = alter(group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest")))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group((SHARE, SET, "earliest")), validate_only=True)).broker(said(G_OK))
-    play.asks(request(group((SHARE, SET, "earliest")))).broker(said(late)).tells().answers(said(late))
+    play.asks(request(group((SHARE, SET, "earliest")), validate_only=True)).broker(response(G_OK))
+    play.asks(request(group((SHARE, SET, "earliest")))).broker(response(late)).reports_settings().answers(
+        response(late)
+    )
 
 
 def test_a_setting_that_cannot_be_written_down() -> None:
     lost = (Code.REQUEST_TIMED_OUT, "no leader")
     play = alter(group((cf.SESSION, SET, "55000")))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group(), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply(refused={"32/g": lost}))
-    play.tells().answers(said((cf.GROUP, "g", *lost)))
+    play.reports_settings().answers(response((cf.GROUP, "g", *lost)))
 
 
 def test_the_coordinator_goes_away_in_between() -> None:
-    refused: Said = (cf.GROUP, "g", GONE, TEXT[GONE])
+    refused: ResultRow = (cf.GROUP, "g", GONE, TEXT[GONE])
     play = alter(group((cf.SESSION, SET, "55000")))
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    play.asks(request(group(), validate_only=True)).broker(said(G_OK))
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply(GONE, TEXT[GONE]))
-    play.tells().answers(said(refused))
+    play.reports_settings().answers(response(refused))
 
 
 def test_without_a_coordinator_nothing_of_a_managed_group_is_changed_anywhere() -> None:
-    refused: Said = (cf.GROUP, "g", GONE, TEXT[GONE])
+    refused: ResultRow = (cf.GROUP, "g", GONE, TEXT[GONE])
     change_ = group((cf.SESSION, SET, "55000"), (SHARE, SET, "earliest"))
     play = alter(change_, code=GONE, message=TEXT[GONE])
-    play.asks(request(group(), validate_only=True)).broker(said(G_OK)).tells().answers(said(refused))
-    denied: Said = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, None)
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK)).reports_settings().answers(response(refused))
+    denied: ResultRow = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, None)
     play = alter(change_, code=GONE, message=TEXT[GONE])
-    play.asks(request(group(), validate_only=True)).broker(said(denied)).tells().answers(said(denied))
+    play.asks(request(group(), validate_only=True)).broker(response(denied)).reports_settings().answers(
+        response(denied)
+    )
 
 
 def test_settings_of_a_group_of_others_go_to_the_broker() -> None:
     mine, theirs = group((cf.SESSION, SET, "55000")), group((cf.SESSION, SET, "50000"), name="theirs")
     play = alter(mine, theirs)
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    both = said(G_OK, (cf.GROUP, "theirs", Code.NONE, None))
+    both = response(G_OK, (cf.GROUP, "theirs", Code.NONE, None))
     play.asks(request(group(), theirs, validate_only=True)).broker(both)
-    play.asks(request(theirs)).broker(said((cf.GROUP, "theirs", Code.NONE, None)))
+    play.asks(request(theirs)).broker(response((cf.GROUP, "theirs", Code.NONE, None)))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(both)
+    play.reports_settings().answers(both)
 
 
 def test_the_offload_switch_of_a_broker_is_kept_on_both_sides() -> None:
-    ok: Said = (cf.BROKER, "1", Code.NONE, None)
+    ok: ResultRow = (cf.BROKER, "1", Code.NONE, None)
     ops = ((BROKER_OFFLOAD, SET, "false"), ("x", SET, "2"))
     switched = change("1", {BROKER_OFFLOAD: "false"}, cf.BROKER)
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker(*ops)), 1)
     play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply())
-    play.asks(request(broker(*ops), validate_only=True)).broker(said(ok))
-    play.asks(request(broker(*ops))).broker(said(ok))
+    play.asks(request(broker(*ops), validate_only=True)).broker(response(ok))
+    play.asks(request(broker(*ops))).broker(response(ok))
     play.coordinates(AlterSettings("", (switched,), False, WHO)).coordinator(AlterReply())
-    play.tells().answers(said(ok))
+    play.reports_settings().answers(response(ok))
 
 
 def test_a_void_value_of_the_offload_switch() -> None:
@@ -302,14 +308,14 @@ def test_a_void_value_of_the_offload_switch() -> None:
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(broker((BROKER_OFFLOAD, SET, "maybe"))), 1)
     switched = change("1", {BROKER_OFFLOAD: "maybe"}, cf.BROKER)
     play.coordinates(AlterSettings("", (switched,), True, WHO)).coordinator(AlterReply(refused={"4/1": void}))
-    play.asks(request(broker(), validate_only=True)).broker(said((cf.BROKER, "1", Code.NONE, None)))
-    play.tells().answers(said((cf.BROKER, "1", *void)))
+    play.asks(request(broker(), validate_only=True)).broker(response((cf.BROKER, "1", Code.NONE, None)))
+    play.reports_settings().answers(response((cf.BROKER, "1", *void)))
 
 
 def test_other_settings_of_brokers_pass_and_take_effect_at_once() -> None:
-    ok: Said = (cf.BROKER, "", Code.NONE, None)
+    ok: ResultRow = (cf.BROKER, "", Code.NONE, None)
     req = request(broker(("group.consumer.assignment.interval.ms", SET, "3000"), name=""))
-    Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1).asks().broker(said(ok)).tells().answers(said(ok))
+    Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1).asks().broker(response(ok)).reports_settings().answers(response(ok))
 
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "theirs"), (2, "g"), (16, "g"), (cf.GROUP, "theirs")])
@@ -323,11 +329,13 @@ def test_what_concerns_neither_managed_groups_nor_brokers_passes(kind: int, name
 
 def test_a_broker_in_one_request_with_a_group() -> None:
     """The broker's part does not depend on the coordinator."""
-    ok: Said = (cf.BROKER, "1", Code.NONE, None)
+    ok: ResultRow = (cf.BROKER, "1", Code.NONE, None)
     theirs = broker((cf.SESSION, SET, "1"), ("x", SET, "2"))
     play = alter(group((cf.SESSION, SET, "55000")), theirs, code=GONE, message=TEXT[GONE])
-    play.asks(request(theirs, group(), validate_only=True)).broker(said(ok, G_OK))
-    play.asks(request(theirs)).broker(said(ok)).tells().answers(said((cf.GROUP, "g", GONE, TEXT[GONE]), ok))
+    play.asks(request(theirs, group(), validate_only=True)).broker(response(ok, G_OK))
+    play.asks(request(theirs)).broker(response(ok)).reports_settings().answers(
+        response((cf.GROUP, "g", GONE, TEXT[GONE]), ok)
+    )
 
 
 # ---- AlterConfigs -------------------------------------------------------------------------------------------------
@@ -351,7 +359,7 @@ def test_the_old_request_removes_what_it_does_not_name(version: int) -> None:
     play.asks(al.AlterConfigsRequest([nothing], True), version).broker(done)
     play.asks(al.AlterConfigsRequest([nothing]), version).broker(done)
     play.coordinates(settings(wanted, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(done)
+    play.reports_settings().answers(done)
 
 
 @pytest.mark.parametrize("named", [[], [al.AlterableConfig(SHARE, "earliest")]], ids=["nothing", "another"])
@@ -363,7 +371,7 @@ def test_the_old_request_resets_what_the_broker_keeps_of_the_group(named: list[a
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
     play.asks(al.AlterConfigsRequest([resource], True), 2).broker(done)
     play.asks(al.AlterConfigsRequest([resource]), 2).broker(done)
-    play.tells().answers(done)
+    play.reports_settings().answers(done)
 
 
 def test_the_old_request_is_not_sent_on_where_the_broker_knows_no_settings_of_groups() -> None:
@@ -377,7 +385,7 @@ def test_the_old_request_is_not_sent_on_where_the_broker_knows_no_settings_of_gr
     play.broker(al.AlterConfigsResponse(responses=[unknown])).may_delete("g")
     play.coordinates(settings(wanted, validate_only=False)).coordinator(AlterReply())
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
-    play.tells().answers(done)
+    play.reports_settings().answers(done)
 
 
 def test_the_old_request_for_a_group_and_others() -> None:
@@ -399,7 +407,7 @@ def test_the_old_request_for_a_group_and_others() -> None:
 def test_the_old_request_for_a_broker_passes_and_takes_effect_at_once() -> None:
     resource = al.AlterConfigsResource(cf.BROKER, "1", [al.AlterableConfig("x", "1")])
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.BROKER, "1")])
-    Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), 2).asks().broker(done).tells().answers(done)
+    Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), 2).asks().broker(done).reports_settings().answers(done)
 
 
 # ---- DescribeConfigs ----------------------------------------------------------------------------------------------
@@ -451,7 +459,7 @@ def test_our_values_stand_in_the_place_of_the_brokers(version: int) -> None:
     )
 
 
-def test_the_first_version_tells_what_is_a_default() -> None:
+def test_version_0_marks_defaults() -> None:
     """3.9 still serves it, and sarama asks in it."""
     play = describe("g", version=0).broker(described(result())).coordinates(FORCE).coordinator(THREE)
     told = dc.DescribeConfigsResponse.decode(0, play.gives()).results[0].configs
@@ -507,7 +515,7 @@ UNKNOWN_TYPE = "Unexpected resource type UNKNOWN for resource "
 
 
 def old() -> Client:
-    """Of a broker before Kafka 4.0."""
+    """A client of a broker before Kafka 4.0."""
     return Client("10.0.0.9", broker_versions={Api.DESCRIBE_CLUSTER: (0, 1)})
 
 
@@ -534,16 +542,16 @@ def test_nor_is_it_told_of_their_changes() -> None:
     play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
     mine = change("g", {cf.MANAGED: "true"})
     play.coordinates(settings(mine)).coordinator(AlterReply())
-    ok: Said = (cf.BROKER, "1", Code.NONE, None)
-    play.asks(request(theirs, validate_only=True)).broker(said(ok)).may_delete("g")
-    play.asks(request(theirs)).broker(said(ok))
+    ok: ResultRow = (cf.BROKER, "1", Code.NONE, None)
+    play.asks(request(theirs, validate_only=True)).broker(response(ok)).may_delete("g")
+    play.asks(request(theirs)).broker(response(ok))
     play.coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())
-    play.tells().answers(said(G_OK, ok))
+    play.reports_settings().answers(response(G_OK, ok))
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(group((cf.SESSION, SET, "55000"))), 1, client=old())
     play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
-    no: Said = (cf.GROUP, "g", Code.INVALID_REQUEST, UNKNOWN_TYPE + "g")
-    play.tells().answers(said(no))
+    no: ResultRow = (cf.GROUP, "g", Code.INVALID_REQUEST, UNKNOWN_TYPE + "g")
+    play.reports_settings().answers(response(no))
 
 
 def test_nor_by_the_old_request() -> None:
@@ -554,7 +562,7 @@ def test_nor_by_the_old_request() -> None:
     play.coordinates(settings(mine)).coordinator(AlterReply())
     play.may_delete("g").coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
-    play.tells().answers(done)
+    play.reports_settings().answers(done)
 
 
 def test_a_broker_that_knows_no_settings_of_groups() -> None:
@@ -572,7 +580,7 @@ def test_a_broker_that_knows_no_settings_of_groups_still_knows_who_may_see_a_gro
 
 
 @pytest.mark.parametrize("code", [Code.GROUP_AUTHORIZATION_FAILED, Code.UNKNOWN_SERVER_ERROR])
-def test_what_the_broker_does_not_tell_is_not_told(code: Code) -> None:
+def test_what_the_broker_does_not_describe_is_not_described(code: Code) -> None:
     describe("g").broker(described(result(code=code))).answers(described(result(code=code)))
 
 

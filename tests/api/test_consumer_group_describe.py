@@ -46,7 +46,7 @@ WITHOUT = Client(broker_versions={18: (0, 3), 8: (0, 8)})
 """The broker has no consumer protocol."""
 
 
-def told(*groups: cd.DescribedGroup) -> cd.ConsumerGroupDescribeResponse:
+def response(*groups: cd.DescribedGroup) -> cd.ConsumerGroupDescribeResponse:
     return cd.ConsumerGroupDescribeResponse(groups=list(groups))
 
 
@@ -62,7 +62,7 @@ def play(*groups: str, version: int = 1, client: Client | None = None, operation
 @pytest.mark.parametrize("version", range(2))
 def test_a_group_as_the_coordinator_tells_it(version: int) -> None:
     conversation = play("g", version=version).may_describe("g").coordinates(DescribeConsumerGroup("g"))
-    conversation.coordinator(REPLY).may_describe_topics("orders", "refunds").answers(told(DESCRIBED))
+    conversation.coordinator(REPLY).may_describe_topics("orders", "refunds").answers(response(DESCRIBED))
 
 
 def test_authorized_operations_are_the_brokers_word() -> None:
@@ -70,7 +70,7 @@ def test_authorized_operations_are_the_brokers_word() -> None:
     said = dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(group_id="g", authorized_operations=3400)])
     conversation = play("g", operations=True).may_describe("g").asks(asked, 3).broker(said)
     conversation.coordinates(DescribeConsumerGroup("g")).coordinator(REPLY).may_describe_topics("orders", "refunds")
-    conversation.answers(told(replace(DESCRIBED, authorized_operations=3400)))
+    conversation.answers(response(replace(DESCRIBED, authorized_operations=3400)))
 
 
 def test_a_member_of_the_classic_protocol() -> None:
@@ -87,7 +87,7 @@ def test_a_member_of_the_classic_protocol() -> None:
         members=[shown],
         authorized_operations=OPERATIONS_OMITTED,
     )
-    conversation.answers(told(group))
+    conversation.answers(response(group))
 
 
 def test_a_member_with_a_regular_expression() -> None:
@@ -95,12 +95,14 @@ def test_a_member_with_a_regular_expression() -> None:
     reply = DescribeReply(state="Stable", epoch=2, assignment_epoch=2, assignor="range", members=(member,))
     conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(reply)
     shown = cd.Member("m", None, None, 1, "app", "/h", [], "orders.*", member_type=1)
-    conversation.answers(told(cd.DescribedGroup(0, None, "g", "Stable", 2, 2, "range", [shown], OPERATIONS_OMITTED)))
+    conversation.answers(
+        response(cd.DescribedGroup(0, None, "g", "Stable", 2, 2, "range", [shown], OPERATIONS_OMITTED))
+    )
 
 
 def test_a_group_that_the_principal_may_not_describe() -> None:
     hidden = play("g").may_describe("g", hidden=["g"])
-    hidden.answers(told(refused("g", Code.GROUP_AUTHORIZATION_FAILED)))
+    hidden.answers(response(refused("g", Code.GROUP_AUTHORIZATION_FAILED)))
 
 
 @pytest.mark.parametrize("topic", ["orders", "refunds"])
@@ -108,30 +110,30 @@ def test_a_group_with_a_topic_that_the_principal_may_not_describe(topic: str) ->
     conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(REPLY)
     what = "The group has described topic(s) that the client is not authorized to describe."
     conversation.may_describe_topics("orders", "refunds", hidden=[topic])
-    conversation.answers(told(refused("g", Code.TOPIC_AUTHORIZATION_FAILED, what)))
+    conversation.answers(response(refused("g", Code.TOPIC_AUTHORIZATION_FAILED, what)))
 
 
 def test_a_topic_that_is_gone_hides_nothing() -> None:
     conversation = play("g").may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(REPLY)
     conversation.may_describe_topics("orders", "refunds", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
-    conversation.answers(told(DESCRIBED))
+    conversation.answers(response(DESCRIBED))
 
 
 def test_without_an_authorizer_no_topic_is_asked_for() -> None:
     request = cd.ConsumerGroupDescribeRequest(["g"])
     conversation = Play(Api.CONSUMER_GROUP_DESCRIBE, request, 1, view=NO_AUTHORIZER).may_describe("g")
-    conversation.coordinates(DescribeConsumerGroup("g")).coordinator(REPLY).answers(told(DESCRIBED))
+    conversation.coordinates(DescribeConsumerGroup("g")).coordinator(REPLY).answers(response(DESCRIBED))
 
 
 def test_managed_and_other_groups_in_one_request() -> None:
     theirs = cd.DescribedGroup(group_id="theirs", group_state="Stable")
     conversation = play("g", "theirs", "g2").asks(cd.ConsumerGroupDescribeRequest(["theirs"]))
-    conversation.broker(told(theirs)).may_describe("g", "g2")
+    conversation.broker(response(theirs)).may_describe("g", "g2")
     missing = "Group g not found."
     conversation.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(Code.GROUP_ID_NOT_FOUND, missing))
     code = Code.NOT_COORDINATOR  # its text is not told here, as at a broker
     conversation.coordinates(DescribeConsumerGroup("g2")).coordinator(DescribeReply(code, TEXT[code]))
-    conversation.answers(told(refused("g", Code.GROUP_ID_NOT_FOUND, missing), theirs, refused("g2", code)))
+    conversation.answers(response(refused("g", Code.GROUP_ID_NOT_FOUND, missing), theirs, refused("g2", code)))
 
 
 def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:
@@ -146,12 +148,12 @@ def test_a_broker_without_the_protocol_is_not_asked_for_its_groups() -> None:
         authorized_operations=OPERATIONS_OMITTED,
     )
     none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
-    conversation.answers(told(none, empty))
+    conversation.answers(response(none, empty))
 
 
 def test_a_broker_without_the_protocol_does_not_see_the_request_at_all() -> None:
     none = refused("theirs", Code.GROUP_ID_NOT_FOUND, "Group theirs is not a consumer group.")
-    play("theirs", client=WITHOUT).answers(told(none))
+    play("theirs", client=WITHOUT).answers(response(none))
 
 
 def test_a_broker_with_the_protocol_describes_its_own_groups() -> None:

@@ -30,7 +30,7 @@ OPERATIONS = 1 << 3 | 1 << 8
 """READ and DESCRIBE."""
 
 
-def told(*groups: dg.DescribedGroup) -> dg.DescribeGroupsResponse:
+def response(*groups: dg.DescribedGroup) -> dg.DescribeGroupsResponse:
     return dg.DescribeGroupsResponse(groups=list(groups))
 
 
@@ -51,7 +51,7 @@ def play(*groups: str, version: int = 6, operations: bool = False) -> Play:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_classic_group(version: int) -> None:
     conversation = play("g", version=version).coordinator(HERE).may_describe("g")
-    conversation.coordinates(DescribeClassic("g", version)).coordinator(STABLE).answers(told(stable(version)))
+    conversation.coordinates(DescribeClassic("g", version)).coordinator(STABLE).answers(response(stable(version)))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -63,7 +63,7 @@ def test_a_group_that_is_not_there_or_of_another_kind_is_dead(version: int) -> N
     if version >= 6:
         dead.error_code, dead.error_message = Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group."
     reply = DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "Group g is not a classic group.")
-    conversation.coordinator(reply).answers(told(dead))
+    conversation.coordinator(reply).answers(response(dead))
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
@@ -77,11 +77,13 @@ def test_groups_of_the_broker_pass_untouched(version: int) -> None:
 
 def test_managed_and_other_groups_in_one_request() -> None:
     conversation = play("g", "theirs", "g2").coordinator(GroupsWithRecordsReply(groups=frozenset({"g", "g2"})))
-    conversation.asks(dg.DescribeGroupsRequest(["theirs"])).broker(told(THEIRS)).may_describe("g", "g2", hidden=["g"])
+    conversation.asks(dg.DescribeGroupsRequest(["theirs"])).broker(response(THEIRS)).may_describe(
+        "g", "g2", hidden=["g"]
+    )
     refused = DescribeClassicReply(Code.NOT_COORDINATOR, "a text that nobody gets")
     conversation.coordinates(DescribeClassic("g2", 6)).coordinator(refused)
     conversation.answers(
-        told(
+        response(
             dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g"),
             THEIRS,
             dg.DescribedGroup(Code.NOT_COORDINATOR, group_id="g2"),
@@ -95,31 +97,31 @@ def test_several_groups_are_described_in_one_request(version: int) -> None:
     conversation = play("g", "g2", version=version).coordinator(GroupsWithRecordsReply(groups=frozenset({"g", "g2"})))
     conversation.may_describe("g", "g2").coordinates(DescribeClassic("g", version)).coordinator(STABLE)
     conversation.coordinates(DescribeClassic("g2", version)).coordinator(DescribeClassicReply(state="Empty"))
-    conversation.answers(told(stable(version), dg.DescribedGroup(group_id="g2", group_state="Empty")))
+    conversation.answers(response(stable(version), dg.DescribedGroup(group_id="g2", group_state="Empty")))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE]
 )
-def test_who_does_not_know_the_group_tells_nothing_but_that(version: int, code: Code) -> None:
+def test_an_error_of_the_coordinator_is_the_groups_error_code(version: int, code: Code) -> None:
     """KIP-40's state Initializing is an error in Kafka. Who coordinates the group instead, FindCoordinator tells."""
     conversation = play("g", version=version).coordinator(HERE).may_describe("g")
     conversation.coordinates(DescribeClassic("g", version)).coordinator(DescribeClassicReply(code))
-    conversation.answers(told(dg.DescribedGroup(code, group_id="g")))
+    conversation.answers(response(dg.DescribedGroup(code, group_id="g")))
 
 
 def test_without_a_coordinator_the_group_is_not_the_brokers_either() -> None:
     code = Code.COORDINATOR_NOT_AVAILABLE
     conversation = play("g").coordinator(GroupsWithRecordsReply(code)).may_describe("g")
     conversation.coordinates(DescribeClassic("g", 6)).coordinator(DescribeClassicReply(code))
-    conversation.answers(told(dg.DescribedGroup(code, group_id="g")))
+    conversation.answers(response(dg.DescribedGroup(code, group_id="g")))
 
 
 # ---- authorized operations (KIP-430) --------------------------------------------------------------------------------
 def operations(*groups: str) -> tuple[dg.DescribeGroupsRequest, dg.DescribeGroupsResponse]:
     said = [dg.DescribedGroup(group_id=g, group_state="Dead", authorized_operations=OPERATIONS) for g in groups]
-    return dg.DescribeGroupsRequest(list(groups), True), told(*said)
+    return dg.DescribeGroupsRequest(list(groups), True), response(*said)
 
 
 @pytest.mark.parametrize("version", range(3, 7))
@@ -129,7 +131,7 @@ def test_authorized_operations_are_the_brokers_word(version: int) -> None:
     conversation.asks(asked, 3).broker(said).coordinates(DescribeClassic("g", version)).coordinator(STABLE)
     group = stable(version)
     group.authorized_operations = OPERATIONS
-    conversation.answers(told(group))
+    conversation.answers(response(group))
 
 
 def test_a_group_that_is_dead_without_an_error_has_them_too() -> None:
@@ -137,20 +139,22 @@ def test_a_group_that_is_dead_without_an_error_has_them_too() -> None:
     conversation = play("g", version=5, operations=True).coordinator(HERE).may_describe("g").asks(asked, 3).broker(said)
     conversation.coordinates(DescribeClassic("g", 5)).coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "gone"))
     dead = dg.DescribedGroup(group_id="g", group_state="Dead", authorized_operations=OPERATIONS)
-    conversation.answers(told(dead))
+    conversation.answers(response(dead))
 
 
 def test_a_group_with_an_error_has_none() -> None:
     asked, said = operations("g")
     conversation = play("g", operations=True).coordinator(HERE).may_describe("g").asks(asked, 3).broker(said)
     conversation.coordinates(DescribeClassic("g", 6)).coordinator(DescribeClassicReply(Code.GROUP_ID_NOT_FOUND, "gone"))
-    conversation.answers(told(dg.DescribedGroup(Code.GROUP_ID_NOT_FOUND, "gone", "g", "Dead")))
+    conversation.answers(response(dg.DescribedGroup(Code.GROUP_ID_NOT_FOUND, "gone", "g", "Dead")))
 
 
 def test_whether_they_are_wanted_goes_on_to_the_broker_and_hidden_groups_have_none() -> None:
     conversation = play("theirs", "g", operations=True).coordinator(HERE)
-    conversation.asks(dg.DescribeGroupsRequest(["theirs"], True)).broker(told(THEIRS)).may_describe("g", hidden=["g"])
-    conversation.answers(told(THEIRS, dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")))
+    conversation.asks(dg.DescribeGroupsRequest(["theirs"], True)).broker(response(THEIRS)).may_describe(
+        "g", hidden=["g"]
+    )
+    conversation.answers(response(THEIRS, dg.DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, group_id="g")))
 
 
 # ---- compat.describe_modern_as_classic ----------------------------------------------------------------------------

@@ -15,13 +15,13 @@ UNKNOWN = "The group's owner is not known yet."
 TRANSACTION = 1
 
 
-def asked(version: int, *keys: str, key_type: int = 0) -> fc.FindCoordinatorRequest:
+def request(version: int, *keys: str, key_type: int = 0) -> fc.FindCoordinatorRequest:
     if version < 4:
         return fc.FindCoordinatorRequest(key=keys[0], key_type=key_type)
     return fc.FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
 
 
-def found(version: int, **fields: object) -> fc.FindCoordinatorResponse:
+def response(version: int, **fields: object) -> fc.FindCoordinatorResponse:
     """One answer, for the group "g"."""
     one = fc.Coordinator(key="g", **{"error_message": None, **fields})  # type: ignore[arg-type]
     if version < 4:
@@ -34,54 +34,56 @@ BROKERS = {"node_id": NODE, "host": "b1", "port": 9092}
 
 @pytest.mark.parametrize("version", range(7))
 def test_the_owners_broker_is_named(version: int) -> None:
-    play = Play(Api.FIND_COORDINATOR, asked(version, "g"), version, view=OWNER).asks()
-    play.broker(found(version, **BROKERS)).answers(found(version, node_id=OTHER, host="b2", port=9093))
+    play = Play(Api.FIND_COORDINATOR, request(version, "g"), version, view=OWNER).asks()
+    play.broker(response(version, **BROKERS)).answers(response(version, node_id=OTHER, host="b2", port=9093))
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_during_a_takeover_nobody_is_named(version: int) -> None:
     nobody = {"node_id": -1, "host": "", "port": -1, "error_message": UNKNOWN}
-    play = Play(Api.FIND_COORDINATOR, asked(version, "g"), version, view=TAKEOVER).asks()
-    answer = found(version, error_code=Code.COORDINATOR_NOT_AVAILABLE, **nobody)
-    play.broker(found(version, **BROKERS)).answers(answer)
+    play = Play(Api.FIND_COORDINATOR, request(version, "g"), version, view=TAKEOVER).asks()
+    answer = response(version, error_code=Code.COORDINATOR_NOT_AVAILABLE, **nobody)
+    play.broker(response(version, **BROKERS)).answers(answer)
 
 
 def test_an_owner_that_is_found_while_the_broker_is_asked_is_named() -> None:
-    play = Play(Api.FIND_COORDINATOR, asked(4, "g"), 4, view=TAKEOVER).asks().meanwhile(OWNER)
-    play.broker(found(4, **BROKERS)).answers(found(4, node_id=OTHER, host="b2", port=9093))
+    play = Play(Api.FIND_COORDINATOR, request(4, "g"), 4, view=TAKEOVER).asks().view_changes(OWNER)
+    play.broker(response(4, **BROKERS)).answers(response(4, node_id=OTHER, host="b2", port=9093))
 
 
 @pytest.mark.parametrize("view", [View(), View(owners=(OTHER,), brokers={NODE: ("b1", 9092)})], ids=["none", "address"])
 def test_an_owner_without_an_address_is_not_named(view: View) -> None:
     nobody = {"node_id": -1, "host": "", "port": -1, "error_message": UNKNOWN}
-    play = Play(Api.FIND_COORDINATOR, asked(4, "g"), 4, view=view).asks()
-    play.broker(found(4, **BROKERS)).answers(found(4, error_code=Code.COORDINATOR_NOT_AVAILABLE, **nobody))
+    play = Play(Api.FIND_COORDINATOR, request(4, "g"), 4, view=view).asks()
+    play.broker(response(4, **BROKERS)).answers(response(4, error_code=Code.COORDINATOR_NOT_AVAILABLE, **nobody))
 
 
 @pytest.mark.parametrize("view", [OWNER, TAKEOVER], ids=["owned", "takeover"])
 @pytest.mark.parametrize("version", range(7))
 def test_a_group_that_the_authorizer_refused_stays_refused(version: int, view: View) -> None:
-    refused = found(version, error_code=Code.GROUP_AUTHORIZATION_FAILED, node_id=-1, port=-1)
-    play = Play(Api.FIND_COORDINATOR, asked(version, "g"), version, view=view).asks()
+    refused = response(version, error_code=Code.GROUP_AUTHORIZATION_FAILED, node_id=-1, port=-1)
+    play = Play(Api.FIND_COORDINATOR, request(version, "g"), version, view=view).asks()
     play.broker(refused).answers(refused)
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_another_error_of_the_broker_does_not_count(version: int) -> None:
-    missing = found(version, error_code=Code.COORDINATOR_NOT_AVAILABLE, error_message="no topic", node_id=-1, port=-1)
-    play = Play(Api.FIND_COORDINATOR, asked(version, "g"), version, view=OWNER).asks()
-    play.broker(missing).answers(found(version, node_id=OTHER, host="b2", port=9093))
+    missing = response(
+        version, error_code=Code.COORDINATOR_NOT_AVAILABLE, error_message="no topic", node_id=-1, port=-1
+    )
+    play = Play(Api.FIND_COORDINATOR, request(version, "g"), version, view=OWNER).asks()
+    play.broker(missing).answers(response(version, node_id=OTHER, host="b2", port=9093))
 
 
 def test_several_groups_each_have_their_own_answer() -> None:
     theirs = fc.Coordinator("theirs", NODE, "b1", 9092)
     refused = fc.Coordinator("g2", -1, "", -1, Code.GROUP_AUTHORIZATION_FAILED)
     answer = fc.FindCoordinatorResponse(coordinators=[fc.Coordinator("g", NODE, "b1", 9092), theirs, refused])
-    play = Play(Api.FIND_COORDINATOR, asked(6, "g", "theirs", "g2"), 6, view=OWNER).asks().broker(answer)
+    play = Play(Api.FIND_COORDINATOR, request(6, "g", "theirs", "g2"), 6, view=OWNER).asks().broker(answer)
     named = fc.Coordinator("g", OTHER, "b2", 9093)
     play.answers(fc.FindCoordinatorResponse(coordinators=[named, theirs, refused]))
 
 
 @pytest.mark.parametrize("version", [1, 6])
 def test_a_transaction_that_is_called_like_a_group_is_the_brokers(version: int) -> None:
-    Play(Api.FIND_COORDINATOR, asked(version, "g", key_type=TRANSACTION), version, view=VIEW).forwards()
+    Play(Api.FIND_COORDINATOR, request(version, "g", key_type=TRANSACTION), version, view=VIEW).forwards()

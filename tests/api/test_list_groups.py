@@ -22,30 +22,30 @@ ONE = ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),))
 CLUSTER = md.MetadataRequest([], allow_auto_topic_creation=False, include_cluster_authorized_operations=True)
 
 
-def told(*groups: lg.ListedGroup) -> lg.ListGroupsResponse:
+def response(*groups: lg.ListedGroup) -> lg.ListGroupsResponse:
     return lg.ListGroupsResponse(groups=list(groups))
 
 
 def play(*theirs: lg.ListedGroup, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Play:
     request = lg.ListGroupsRequest(list(states), list(types))
-    return Play(Api.LIST_GROUPS, request, version).asks().broker(told(*theirs)).coordinates(ListGroups())
+    return Play(Api.LIST_GROUPS, request, version).asks().broker(response(*theirs)).coordinates(ListGroups())
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_each_group_is_listed_once(version: int) -> None:
     second = lg.ListedGroup("g2", "consumer", "Empty", "consumer")
     conversation = play(CLASSIC, LEFT_OVER, version=version).coordinator(OWNED).may_describe("g2", "g")
-    conversation.answers(told(CLASSIC, MINE, second))
+    conversation.answers(response(CLASSIC, MINE, second))
 
 
 def test_a_group_that_is_owned_beside_another_broker_is_listed_there() -> None:
     conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
-    conversation.coordinator(GroupsWithRecordsReply(groups=frozenset({"g"}))).answers(told(CLASSIC))
+    conversation.coordinator(GroupsWithRecordsReply(groups=frozenset({"g"}))).answers(response(CLASSIC))
 
 
 def test_a_managed_group_of_which_nothing_but_offsets_is_there_is_still_the_brokers() -> None:
     conversation = play(CLASSIC, LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
-    conversation.coordinator(GroupsWithRecordsReply()).answers(told(CLASSIC, LEFT_OVER))
+    conversation.coordinator(GroupsWithRecordsReply()).answers(response(CLASSIC, LEFT_OVER))
 
 
 @pytest.mark.parametrize("code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE])
@@ -73,18 +73,18 @@ def test_hidden_groups_are_listed_neither_as_ours_nor_as_the_brokers() -> None:
     conversation.coordinates(GroupsWithRecords(candidates=("g",))).coordinator(
         GroupsWithRecordsReply(groups=frozenset({"g"}))
     )
-    conversation.answers(told(CLASSIC))
+    conversation.answers(response(CLASSIC))
 
 
 def test_who_may_describe_the_cluster_sees_all_groups() -> None:
     conversation = play(CLASSIC, LEFT_OVER).coordinator(ONE).may_describe("g", hidden=["g"])
     conversation.asks(CLUSTER, 8).broker(md.MetadataResponse(cluster_authorized_operations=1 << 8))
-    conversation.answers(told(CLASSIC, MINE))
+    conversation.answers(response(CLASSIC, MINE))
 
 
 def test_groups_that_are_managed_no_longer_are_not_listed() -> None:
     gone = ListReply(groups=(Listed("theirs", "consumer", "Stable", "consumer"),))
-    play(CLASSIC).coordinator(gone).answers(told(CLASSIC))
+    play(CLASSIC).coordinator(gone).answers(response(CLASSIC))
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_groups_that_are_managed_no_longer_are_not_listed() -> None:
 )
 def test_filters(states: tuple[str, ...], types: tuple[str, ...], shown: bool) -> None:
     conversation = play(states=states, types=types).coordinator(ONE).may_describe("g")
-    conversation.answers(told(*([MINE] if shown else [])))
+    conversation.answers(response(*([MINE] if shown else [])))
 
 
 def test_without_an_authorizer_one_group_is_asked_for() -> None:
-    conversation = Play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5, view=NO_AUTHORIZER).asks().broker(told())
+    conversation = Play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5, view=NO_AUTHORIZER).asks().broker(response())
     conversation.coordinates(ListGroups()).coordinator(OWNED).may_describe("g2")
-    conversation.answers(told(MINE, lg.ListedGroup("g2", "consumer", "Empty", "consumer")))
+    conversation.answers(response(MINE, lg.ListedGroup("g2", "consumer", "Empty", "consumer")))

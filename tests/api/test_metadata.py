@@ -24,7 +24,7 @@ def topic(topic_id: bytes, name: str | None, code: Code = Code.NONE) -> md.Metad
     return md.MetadataResponseTopic(code, name, topic_id, partitions=[md.MetadataResponsePartition(0, 0, 1)])
 
 
-def told(*topics: md.MetadataResponseTopic) -> md.MetadataResponse:
+def response(*topics: md.MetadataResponseTopic) -> md.MetadataResponse:
     return md.MetadataResponse(brokers=[md.MetadataResponseBroker(1, "b", 9092)], topics=list(topics))
 
 
@@ -37,13 +37,13 @@ def test_what_the_broker_knows_passes(version: int) -> None:
 def test_without_an_id_the_bytes_are_those_of_the_version_before(request_: md.MetadataRequest) -> None:
     Play(Api.METADATA, request_, 12).forwards(version=11)
     assert request_.encode(12) == request_.encode(11)
-    answer = told(topic(A, "t"))
+    answer = response(topic(A, "t"))
     assert answer.encode(12) == answer.encode(11)
 
 
 def test_topics_are_found_by_their_ids() -> None:
     play = Play(Api.METADATA, by_id(B, GONE, B, include_topic_authorized_operations=True), 12)
     everything = md.MetadataRequest(None, False, include_topic_authorized_operations=True)
-    play.asks(everything, 11).broker(told(topic(A, "a"), topic(B, "b")), 11)
+    play.asks(everything, 11).broker(response(topic(A, "a"), topic(B, "b")), 11)
     gone = md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, GONE)
-    play.answers(told(topic(B, "b"), gone))
+    play.answers(response(topic(B, "b"), gone))

@@ -23,7 +23,9 @@ def request(
     return ia.IncrementalAlterConfigsRequest([resource], validate_only)
 
 
-def said(kind: int, name: str, code: int = Code.NONE, text: str | None = None) -> ia.IncrementalAlterConfigsResponse:
+def response(
+    kind: int, name: str, code: int = Code.NONE, text: str | None = None
+) -> ia.IncrementalAlterConfigsResponse:
     return ia.IncrementalAlterConfigsResponse(responses=[ia.AlterConfigsResourceResponse(code, text, kind, name)])
 
 
@@ -48,36 +50,38 @@ def test_the_broker_is_asked_for_the_right_and_never_shown_the_setting(
 ) -> None:
     p = play(request(kind, name, (key, SET, value)))
     p.coordinates(settings(kind, name, {key: value}, True)).coordinator(AlterReply())
-    p.asks(request(kind, name, validate_only=True), 1).broker(said(kind, name))
+    p.asks(request(kind, name, validate_only=True), 1).broker(response(kind, name))
     p.coordinates(settings(kind, name, {key: value}, False)).coordinator(AlterReply())
-    p.tells().answers(said(kind, name))
+    p.reports_settings().answers(response(kind, name))
 
 
-def test_who_may_not_is_told_so_by_the_broker() -> None:
+def test_the_broker_refuses_whoever_may_not() -> None:
     p = play(request(cf.GROUP, "theirs", (cf.MANAGED, DELETE, None)))
     p.coordinates(settings(cf.GROUP, "theirs", {cf.MANAGED: None}, True)).coordinator(AlterReply())
-    refusal = said(cf.GROUP, "theirs", Code.GROUP_AUTHORIZATION_FAILED, "no")
-    p.asks(request(cf.GROUP, "theirs", validate_only=True), 1).broker(refusal).tells().answers(refusal)
+    refusal = response(cf.GROUP, "theirs", Code.GROUP_AUTHORIZATION_FAILED, "no")
+    p.asks(request(cf.GROUP, "theirs", validate_only=True), 1).broker(refusal).reports_settings().answers(refusal)
 
 
 @pytest.mark.parametrize("code", [Code.NONE, Code.GROUP_AUTHORIZATION_FAILED])
 def test_where_the_broker_has_no_settings_of_groups_delete_is_asked_for(code: Code) -> None:
     p = play(request(cf.GROUP, "theirs", (cf.MANAGED, SET, "true")))
     p.coordinates(settings(cf.GROUP, "theirs", {cf.MANAGED: "true"}, True)).coordinator(AlterReply())
-    p.asks(request(cf.GROUP, "theirs", validate_only=True), 1).broker(said(cf.GROUP, "theirs", Code.INVALID_REQUEST))
+    p.asks(request(cf.GROUP, "theirs", validate_only=True), 1).broker(
+        response(cf.GROUP, "theirs", Code.INVALID_REQUEST)
+    )
     p.may_delete("theirs", code)
     if code == Code.NONE:
         p.coordinates(settings(cf.GROUP, "theirs", {cf.MANAGED: "true"}, False)).coordinator(AlterReply())
-        p.tells().answers(said(cf.GROUP, "theirs"))
+        p.reports_settings().answers(response(cf.GROUP, "theirs"))
     else:
-        p.tells()
+        p.reports_settings()
         told = ia.IncrementalAlterConfigsResponse.decode(1, p.gives()).responses[0]
         assert told.error_code == code and "DELETE of the group" in (told.error_message or "")
 
 
 def test_patterns_are_the_same_for_all_brokers() -> None:
     p = play(request(cf.BROKER, "1", (cf.INCLUDE, SET, "a")))
-    p.asks(request(cf.BROKER, "1", validate_only=True), 1).broker(said(cf.BROKER, "1")).tells()
+    p.asks(request(cf.BROKER, "1", validate_only=True), 1).broker(response(cf.BROKER, "1")).reports_settings()
     told = ia.IncrementalAlterConfigsResponse.decode(1, p.gives()).responses[0]
     assert told.error_code == Code.INVALID_CONFIG and "same for all brokers" in (told.error_message or "")
 
@@ -85,7 +89,7 @@ def test_patterns_are_the_same_for_all_brokers() -> None:
 @pytest.mark.parametrize(
     ("code", "shown"), [(Code.NONE, True), (Code.INVALID_REQUEST, True), (Code.GROUP_AUTHORIZATION_FAILED, False)]
 )
-def test_what_is_said_of_a_group_is_told(code: Code, shown: bool) -> None:
+def test_the_state_of_a_group_is_described(code: Code, shown: bool) -> None:
     wanted = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, "g", None)])
     p = Play(Api.DESCRIBE_CONFIGS, wanted, 4, moved=("g",)).asks()
     p.broker(dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(code, None, cf.GROUP, "g")]))
@@ -100,7 +104,7 @@ def test_what_is_said_of_a_group_is_told(code: Code, shown: bool) -> None:
     )
 
 
-def test_the_command_is_told_where_a_group_is_that_nobody_spoke_of() -> None:
+def test_the_sidecars_command_is_shown_the_state_of_a_group_without_an_order() -> None:
     """Kafka's own tools are shown what Kafka shows of it."""
     wanted = dc.DescribeConfigsRequest([dc.DescribeConfigsResource(cf.GROUP, "g-1", None)])
     answer = dc.DescribeConfigsResponse(results=[dc.DescribeConfigsResult(Code.NONE, None, cf.GROUP, "g-1")])

@@ -20,7 +20,9 @@ OLD_BROKER = {8: (0, 8), 18: (0, 3)}
 Parts = dict[str, tuple[int, ...]]
 
 
-def asked(parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | None = None) -> oc.OffsetCommitRequest:
+def commit_request(
+    parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | None = None
+) -> oc.OffsetCommitRequest:
     topics = [
         oc.OffsetCommitRequestTopic(t, partitions=[oc.OffsetCommitRequestPartition(p, 100 + p) for p in ps])
         for t, ps in parts.items()
@@ -29,10 +31,10 @@ def asked(parts: Parts, *, member: str = "m", epoch: int = 3, instance: str | No
 
 
 def stripped(parts: Parts) -> oc.OffsetCommitRequest:
-    return asked(parts, member="", epoch=-1)
+    return commit_request(parts, member="", epoch=-1)
 
 
-def told(*rows: tuple[str, int, Code]) -> oc.OffsetCommitResponse:
+def response(*rows: tuple[str, int, Code]) -> oc.OffsetCommitResponse:
     topics: dict[str, list[oc.OffsetCommitResponsePartition]] = {}
     for topic, partition, code in rows:
         topics.setdefault(topic, []).append(oc.OffsetCommitResponsePartition(partition, code))
@@ -45,38 +47,38 @@ def check(parts: Parts, version: int = 9, instance: str | None = None) -> Commit
 
 
 ONE: Parts = {"t": (0,)}
-STORED = told(("t", 0, Code.NONE))
+STORED = response(("t", 0, Code.NONE))
 
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_a_checked_commit_goes_on_without_the_member(version: int) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), version).may_read("g")
     conversation.coordinates(check(ONE, version)).coordinator(CheckReply())
     conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
 
 
 def test_offsets_for_zookeeper_are_no_coordinators() -> None:
     """A broker without ZooKeeper refuses them in its answer."""
-    Play(Api.OFFSET_COMMIT, asked(ONE, member="", epoch=-1), 0).forwards()
+    Play(Api.OFFSET_COMMIT, commit_request(ONE, member="", epoch=-1), 0).forwards()
 
 
 def test_a_time_of_the_commit_counts_while_the_group_has_no_members() -> None:
     """Of v1, which sarama up to 1.38 commits in."""
-    request, sent = asked(ONE), stripped(ONE)
+    request, sent = commit_request(ONE), stripped(ONE)
     request.topics[0].partitions[0].commit_timestamp = sent.topics[0].partitions[0].commit_timestamp = 1_000
     conversation = Play(Api.OFFSET_COMMIT, request, 1).may_read("g").coordinates(check(ONE, 1))
     conversation.coordinator(CheckReply()).asks(sent).broker(STORED).answers(STORED)
 
 
 def test_a_static_member_is_taken_out_too() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE, instance="i"), 9).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE, instance="i"), 9).may_read("g")
     conversation.coordinates(check(ONE, instance="i")).coordinator(CheckReply())
     conversation.asks(stripped(ONE)).broker(STORED).answers(STORED)
 
 
 def test_the_brokers_own_errors_reach_the_client() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    denied = told(("t", 0, Code.TOPIC_AUTHORIZATION_FAILED))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
+    denied = response(("t", 0, Code.TOPIC_AUTHORIZATION_FAILED))
     conversation.coordinator(CheckReply()).asks(stripped(ONE)).broker(denied).answers(denied)
 
 
@@ -85,18 +87,18 @@ def test_the_brokers_own_errors_reach_the_client() -> None:
 )
 def test_a_refused_commit_is_not_sent_on(code: Code) -> None:
     two: Parts = {"t": (0, 1), "u": (0,)}
-    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(two), 9).may_read("g").coordinates(check(two))
     conversation.coordinator(CheckReply(code))
     if code in (Code.UNKNOWN_MEMBER_ID, Code.STALE_MEMBER_EPOCH):
-        conversation.shows(asked(two))
-    conversation.answers(told(("t", 0, code), ("t", 1, code), ("u", 0, code)))
+        conversation.shows(commit_request(two))
+    conversation.answers(response(("t", 0, code), ("t", 1, code), ("u", 0, code)))
 
 
 def test_a_topic_without_partitions_is_not_answered() -> None:
     """As at a broker, whoever refuses the others."""
-    conversation = Play(Api.OFFSET_COMMIT, asked({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request({**ONE, "u": ()}), 9, view=NO_AUTHORIZER).may_read("g")
     conversation = conversation.coordinates(check(ONE)).coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID))
-    conversation.answers(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
+    conversation.answers(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
     topics = [tc.TxnOffsetCommitRequestTopic("t", partitions=[tc.TxnOffsetCommitRequestPartition(0, 100)])]
     request = tc.TxnOffsetCommitRequest("tx", "g", 1, 0, 3, "m", topics=[*topics, tc.TxnOffsetCommitRequestTopic("u")])
     conversation = Play(Api.TXN_OFFSET_COMMIT, request, 3, view=NO_AUTHORIZER).may_read("g")
@@ -106,51 +108,53 @@ def test_a_topic_without_partitions_is_not_answered() -> None:
     conversation.coordinator(CheckReply(Code.ILLEGAL_GENERATION)).answers(answer)
 
 
-def test_of_a_topic_without_read_nothing_else_is_said() -> None:
+def test_a_topic_without_read_has_no_other_error() -> None:
     code, denied = Code.UNKNOWN_MEMBER_ID, Code.TOPIC_AUTHORIZATION_FAILED
     two: Parts = {"t": (0, 1), "u": (0,)}
-    conversation = Play(Api.OFFSET_COMMIT, asked(two), 9).may_read("g").coordinates(check(two))
-    conversation.coordinator(CheckReply(code)).shows(asked(two), t=denied)
-    conversation.answers(told(("t", 0, denied), ("t", 1, denied), ("u", 0, code)))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(two), 9).may_read("g").coordinates(check(two))
+    conversation.coordinator(CheckReply(code)).shows(commit_request(two), t=denied)
+    conversation.answers(response(("t", 0, denied), ("t", 1, denied), ("u", 0, code)))
 
 
 def test_without_an_authorizer_a_refused_commit_is_not_shown_to_the_broker() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=NO_AUTHORIZER).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).answers(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
+    conversation = (
+        Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=NO_AUTHORIZER).may_read("g").coordinates(check(ONE))
+    )
+    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).answers(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
 
 
 def test_without_read_the_coordinator_is_not_asked() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_not_read("g")
-    conversation.answers(told(("t", 0, Code.GROUP_AUTHORIZATION_FAILED)))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_not_read("g")
+    conversation.answers(response(("t", 0, Code.GROUP_AUTHORIZATION_FAILED)))
 
 
 def test_a_commit_whose_client_has_left_before_its_turn_is_not_carried_out() -> None:
     """Symptom: offsets went back. Cause: a commit waited behind a slow request of its connection; the client had long
     given it up and had committed newer offsets over another connection, when its turn came."""
     client = Client("10.0.0.9")
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, client=client).may_read("g").coordinates(check(ONE))
     client.left = True
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).reports(7)
-    conversation.answers(told(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
+    conversation.answers(response(("t", 0, Code.COORDINATOR_NOT_AVAILABLE)))
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=ELSEWHERE).may_read("g")
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=ELSEWHERE).may_read("g")
     conversation.coordinates(check(ONE)).coordinator(CheckReply())
     conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
 
 
 @pytest.mark.parametrize("leaders", [(), (-1,)])
 def test_while_the_leader_is_not_known_the_broker_behind_this_sidecar_is_asked(leaders: tuple[int, ...]) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=View(leaders=leaders)).may_read("g")
-    away = told(("t", 0, Code.NOT_COORDINATOR))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=View(leaders=leaders)).may_read("g")
+    away = response(("t", 0, Code.NOT_COORDINATOR))
     conversation.coordinates(check(ONE)).coordinator(CheckReply()).asks(stripped(ONE)).broker(away).answers(away)
 
 
 def test_the_offsets_leader_moves_while_the_coordinator_is_asked() -> None:
     """As when the request has waited for a takeover: the leader that counts is the one of the moment of sending."""
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=VIEW).may_read("g").coordinates(check(ONE))
-    conversation.meanwhile(ELSEWHERE).coordinator(CheckReply())
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=VIEW).may_read("g").coordinates(check(ONE))
+    conversation.view_changes(ELSEWHERE).coordinator(CheckReply())
     conversation.stores(OTHER, stripped(ONE), 9).broker(STORED).answers(STORED)
 
 
@@ -159,7 +163,7 @@ def test_an_older_broker_gets_its_own_version(elsewhere: bool) -> None:
     """v9 has the bytes of v8; the answer goes to the client in the version that it asked for."""
     client = Client(broker_versions=OLD_BROKER)
     view = ELSEWHERE if elsewhere else VIEW
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9, view=view, client=client)
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9, view=view, client=client)
     conversation.may_read("g").coordinates(check(ONE)).coordinator(CheckReply())
     sent = conversation.stores(OTHER, stripped(ONE), 8) if elsewhere else conversation.asks(stripped(ONE), 8)
     sent.broker(STORED).answers(STORED)
@@ -191,7 +195,7 @@ def txn(member: str = "m", generation: int = 3, instance: str | None = "i") -> t
     return tc.TxnOffsetCommitRequest("tx", "g", 4, 0, generation, member, instance, [topic])
 
 
-def txn_told(code: Code) -> tc.TxnOffsetCommitResponse:
+def txn_response(code: Code) -> tc.TxnOffsetCommitResponse:
     parts = [tc.TxnOffsetCommitResponsePartition(p, code) for p in (0, 1)]
     return tc.TxnOffsetCommitResponse(topics=[tc.TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
@@ -210,19 +214,21 @@ def test_a_checked_transactional_commit_goes_on_without_the_member(version: int,
     conversation.coordinates(txn_check(version)).coordinator(CheckReply())
     sent = txn("", -1, None)
     conversation = conversation.stores(OTHER, sent, version) if elsewhere else conversation.asks(sent)
-    conversation.broker(txn_told(Code.NONE)).answers(txn_told(Code.NONE))
+    conversation.broker(txn_response(Code.NONE)).answers(txn_response(Code.NONE))
 
 
 def test_a_transaction_is_refused() -> None:
     conversation = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_read("g").coordinates(txn_check(5))
-    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).shows(txn()).answers(txn_told(Code.UNKNOWN_MEMBER_ID))
+    conversation.coordinator(CheckReply(Code.UNKNOWN_MEMBER_ID)).shows(txn()).answers(
+        txn_response(Code.UNKNOWN_MEMBER_ID)
+    )
 
 
 def test_a_transaction_without_read() -> None:
     """The broker looks at the transactional id first."""
     for code in (Code.GROUP_AUTHORIZATION_FAILED, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
         play = Play(Api.TXN_OFFSET_COMMIT, txn(), 5).may_not_read("g").shows(txn(), t=code)
-        play.answers(txn_told(code))
+        play.answers(txn_response(code))
 
 
 # ---- in the placeholder's name ----------------------------------------------------------------------------------
@@ -237,7 +243,7 @@ NOT_OURS = [
 
 
 def named(identity: MemberIdentity) -> oc.OffsetCommitRequest:
-    return asked(ONE, member=identity.member_id, epoch=identity.generation, instance=identity.instance_id)
+    return commit_request(ONE, member=identity.member_id, epoch=identity.generation, instance=identity.instance_id)
 
 
 def again(version: int = 9, sent_as: MemberIdentity | None = IDENTITY) -> CommitCheck:
@@ -246,7 +252,7 @@ def again(version: int = 9, sent_as: MemberIdentity | None = IDENTITY) -> Commit
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(version: int) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), version).may_read("g").coordinates(check(ONE, version))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), version).may_read("g").coordinates(check(ONE, version))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY), max(version, 7)).broker(
         STORED
     ).answers(STORED)
@@ -254,40 +260,42 @@ def test_a_commit_of_a_group_with_members_goes_on_in_the_placeholders_name(versi
 
 @pytest.mark.parametrize("code", NOT_OURS)
 def test_a_placeholder_that_the_broker_does_not_know_is_joined_anew(code: Code) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(told(("t", 0, code)))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(response(("t", 0, code)))
     conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
     conversation.asks(named(NEXT_IDENTITY)).broker(STORED).answers(STORED)
 
 
 @pytest.mark.parametrize("code", NOT_OURS)
 def test_the_client_never_hears_of_the_placeholder(code: Code) -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
-    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(told(("t", 0, code)))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(response(("t", 0, code)))
     conversation.coordinates(again()).coordinator(CheckReply(identity=NEXT_IDENTITY))
-    conversation.asks(named(NEXT_IDENTITY)).broker(told(("t", 0, code))).answers(told(("t", 0, Code.NOT_COORDINATOR)))
+    conversation.asks(named(NEXT_IDENTITY)).broker(response(("t", 0, code))).answers(
+        response(("t", 0, Code.NOT_COORDINATOR))
+    )
 
 
 def test_a_former_owner_says_that_it_is_none() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY)).asks(named(IDENTITY)).broker(
-        told(("t", 0, Code.FENCED_INSTANCE_ID))
+        response(("t", 0, Code.FENCED_INSTANCE_ID))
     )
     moved = CheckReply(Code.NOT_COORDINATOR)
-    conversation.coordinates(again()).coordinator(moved).answers(told(("t", 0, Code.NOT_COORDINATOR)))
+    conversation.coordinates(again()).coordinator(moved).answers(response(("t", 0, Code.NOT_COORDINATOR)))
 
 
 def test_a_placeholder_left_behind_is_given_up_for_a_simple_consumer() -> None:
-    simple = asked(ONE, member="", epoch=-1)
+    simple = commit_request(ONE, member="", epoch=-1)
     event = replace(check(ONE), member_id="", member_epoch=-1)
     conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
-    conversation.asks(simple).broker(told(("t", 0, Code.UNKNOWN_MEMBER_ID)))
+    conversation.asks(simple).broker(response(("t", 0, Code.UNKNOWN_MEMBER_ID)))
     conversation.coordinates(replace(event, again=True)).coordinator(CheckReply())
     conversation.asks(simple).broker(STORED).answers(STORED)
 
 
 def test_native_members_are_no_secret_to_a_simple_consumer() -> None:
-    simple, unknown = asked(ONE, member="", epoch=-1), told(("t", 0, Code.UNKNOWN_MEMBER_ID))
+    simple, unknown = commit_request(ONE, member="", epoch=-1), response(("t", 0, Code.UNKNOWN_MEMBER_ID))
     event = replace(check(ONE), member_id="", member_epoch=-1)
     conversation = Play(Api.OFFSET_COMMIT, simple, 9).may_read("g").coordinates(event).coordinator(CheckReply())
     conversation.asks(simple).broker(unknown).coordinates(replace(event, again=True)).coordinator(CheckReply())
@@ -308,7 +316,7 @@ def by_id(*topics: bytes, member: str = "m", epoch: int = 3) -> tc.TxnOffsetComm
     return tc.TxnOffsetCommitRequest("txn", "g", 7, 1, epoch, member, topics=rows)
 
 
-def told_by_id(*rows: tuple[bytes, Code]) -> tc.TxnOffsetCommitResponse:
+def response_by_id(*rows: tuple[bytes, Code]) -> tc.TxnOffsetCommitResponse:
     part = tc.TxnOffsetCommitResponsePartition
     topics = [tc.TxnOffsetCommitResponseTopic(topic_id=t, partitions=[part(0, code)]) for t, code in rows]
     return tc.TxnOffsetCommitResponse(topics=topics)
@@ -320,27 +328,27 @@ BY_ID = CommitCheck("g", "m", 3, None, 6, True, (("", A, 0), ("", B, 0)))
 def test_topics_of_a_transaction_by_id() -> None:
     """KIP-1319."""
     conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6).may_read("g").coordinates(BY_ID)
-    stored = told_by_id((A, Code.NONE), (B, Code.NONE))
+    stored = response_by_id((A, Code.NONE), (B, Code.NONE))
     conversation.coordinator(CheckReply()).asks(by_id(A, B, member="", epoch=-1)).broker(stored).answers(stored)
 
 
 @pytest.mark.parametrize("code", [Code.STALE_MEMBER_EPOCH, Code.GROUP_ID_NOT_FOUND])
 def test_the_error_codes_of_consumers_in_a_transaction(code: Code) -> None:
     conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6, view=NO_AUTHORIZER).may_read("g").coordinates(BY_ID)
-    conversation.coordinator(CheckReply(code)).answers(told_by_id((A, code), (B, code)))
+    conversation.coordinator(CheckReply(code)).answers(response_by_id((A, code), (B, code)))
 
 
 def test_of_two_ids_in_a_transaction_the_unknown_one_is_refused() -> None:
     """Symptom: with ids, all topics had the name "", so one error was said of each of them."""
     unknown = Code.UNKNOWN_TOPIC_ID
     conversation = Play(Api.TXN_OFFSET_COMMIT, by_id(A, B), 6, view=GUARDED_ELSEWHERE).may_read("g").coordinates(BY_ID)
-    probe, told_of_it = by_id(A, B), told_by_id((A, Code.UNKNOWN_TOPIC_OR_PARTITION), (B, unknown))
+    probe, told_of_it = by_id(A, B), response_by_id((A, Code.UNKNOWN_TOPIC_OR_PARTITION), (B, unknown))
     for asked_of, told_of in zip(probe.topics, told_of_it.topics, strict=True):
         asked_of.partitions[0] = tc.TxnOffsetCommitRequestPartition(-1)
         told_of.partitions[0].partition_index = -1
     conversation.coordinator(CheckReply()).asks(probe).broker(told_of_it)
-    conversation.stores(OTHER, by_id(A, member="", epoch=-1), 6).broker(told_by_id((A, Code.NONE)))
-    conversation.answers(told_by_id((A, Code.NONE), (B, unknown)))
+    conversation.stores(OTHER, by_id(A, member="", epoch=-1), 6).broker(response_by_id((A, Code.NONE)))
+    conversation.answers(response_by_id((A, Code.NONE), (B, unknown)))
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -350,15 +358,15 @@ def test_a_transaction_is_fenced_in_the_same_way(version: int) -> None:
     conversation = Play(Api.TXN_OFFSET_COMMIT, transaction(member, epoch, None), version).may_read("g")
     conversation.coordinates(event).coordinator(CheckReply(identity=IDENTITY))
     sent = conversation.asks(transaction("ours-1", 1, "ours"), max(version, 3))
-    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=IDENTITY))
+    sent.broker(txn_response(Code.FENCED_INSTANCE_ID)).coordinates(replace(event, again=True, sent_as=IDENTITY))
     sent = conversation.coordinator(CheckReply(identity=NEXT_IDENTITY)).asks(
         transaction("ours-2", 1, "ours"), max(version, 3)
     )
-    sent.broker(txn_told(Code.FENCED_INSTANCE_ID)).answers(txn_told(Code.NOT_COORDINATOR))
+    sent.broker(txn_response(Code.FENCED_INSTANCE_ID)).answers(txn_response(Code.NOT_COORDINATOR))
 
 
 def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY)).broker(
         STORED
     ).reports(7)
@@ -366,8 +374,8 @@ def test_the_coordinator_hears_when_a_commit_has_ended() -> None:
 
 
 def test_a_refused_commit_has_ended_before_it_is_checked_again() -> None:
-    conversation = Play(Api.OFFSET_COMMIT, asked(ONE), 9).may_read("g").coordinates(check(ONE))
+    conversation = Play(Api.OFFSET_COMMIT, commit_request(ONE), 9).may_read("g").coordinates(check(ONE))
     conversation.coordinator(CheckReply(identity=IDENTITY, ticket=7)).owes(7).asks(named(IDENTITY))
-    conversation.broker(told(("t", 0, Code.FENCED_INSTANCE_ID))).reports(7).coordinates(again())
+    conversation.broker(response(("t", 0, Code.FENCED_INSTANCE_ID))).reports(7).coordinates(again())
     conversation.coordinator(CheckReply(identity=NEXT_IDENTITY, ticket=8)).owes(8).asks(named(NEXT_IDENTITY))
     conversation.broker(STORED).reports(8).answers(STORED)

@@ -12,12 +12,12 @@ from tests.api.play import ELSEWHERE, GUARDED_ELSEWHERE, OTHER, Play
 SUBSCRIBED = DeletionCheckReply(exists=True, members=1, subscribed=frozenset({"orders"}))
 
 
-def asked(*topics: str) -> od.OffsetDeleteRequest:
+def request(*topics: str) -> od.OffsetDeleteRequest:
     parts = [od.OffsetDeleteRequestPartition(0), od.OffsetDeleteRequestPartition(1)]
     return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
 
 
-def told(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResponse:
+def response(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResponse:
     topics = [
         od.OffsetDeleteResponseTopic(t, [od.OffsetDeleteResponsePartition(p, error) for p in (0, 1)])
         for t, error in rows
@@ -26,12 +26,12 @@ def told(*rows: tuple[str, Code], code: Code = Code.NONE) -> od.OffsetDeleteResp
 
 
 def play(*topics: str) -> Play:
-    return Play(Api.OFFSET_DELETE, asked(*topics), 0).may_delete("g").coordinates(DeletionCheck("g"))
+    return Play(Api.OFFSET_DELETE, request(*topics), 0).may_delete("g").coordinates(DeletionCheck("g"))
 
 
 def test_a_subscribed_topic_keeps_its_offsets() -> None:
     play("orders").coordinator(SUBSCRIBED).may_read_topics("orders").answers(
-        told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC))
+        response(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC))
     )
 
 
@@ -41,29 +41,29 @@ def test_the_other_topics_go_on_to_the_broker() -> None:
         .coordinator(SUBSCRIBED)
         .may_read_topics("orders")
         .opens("g", "orders")
-        .asks(asked("old"))
-        .broker(told(("old", Code.NONE)))
+        .asks(request("old"))
+        .broker(response(("old", Code.NONE)))
     )
-    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+    conversation.answers(response(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
 
 
 def test_a_group_of_which_nobody_can_tell_the_topics_keeps_all() -> None:
     unclear = DeletionCheckReply(exists=True, members=1, subscribed_all=True)
-    kept = told(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC), ("old", Code.GROUP_SUBSCRIBED_TO_TOPIC))
+    kept = response(("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC), ("old", Code.GROUP_SUBSCRIBED_TO_TOPIC))
     play("orders", "old").coordinator(unclear).may_read_topics("old", "orders").answers(kept)
 
 
 def test_a_group_at_work_that_is_not_one_of_consumers_is_refused_as_a_whole() -> None:
     connect = DeletionCheckReply(exists=True, members=1, opaque=True)
-    play("orders").coordinator(connect).answers(told(code=Code.NON_EMPTY_GROUP))
+    play("orders").coordinator(connect).answers(response(code=Code.NON_EMPTY_GROUP))
 
 
 def test_a_group_without_offsets_is_there_all_the_same() -> None:
-    missing = told(code=Code.GROUP_ID_NOT_FOUND)
+    missing = response(code=Code.GROUP_ID_NOT_FOUND)
     conversation = play("orders", "old").coordinator(SUBSCRIBED).may_read_topics("orders").opens("g", "orders")
-    conversation = conversation.asks(asked("old")).broker(missing).may_read_topics("old")
-    conversation.answers(told(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
-    play("old").coordinator(DeletionCheckReply()).opens("g").asks(asked("old")).broker(missing).answers(missing)
+    conversation = conversation.asks(request("old")).broker(missing).may_read_topics("old")
+    conversation.answers(response(("old", Code.NONE), ("orders", Code.GROUP_SUBSCRIBED_TO_TOPIC)))
+    play("old").coordinator(DeletionCheckReply()).opens("g").asks(request("old")).broker(missing).answers(missing)
 
 
 def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
@@ -72,58 +72,58 @@ def test_whether_a_partition_is_there_comes_before_who_reads_it() -> None:
     parts = [od.OffsetDeleteResponsePartition(0, kept), od.OffsetDeleteResponsePartition(1, none)]
     conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", partitions=(0,))
     conversation.answers(od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic("orders", parts)]))
-    conversation = play("gone").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("gone"))
-    conversation = conversation.broker(told(code=Code.GROUP_ID_NOT_FOUND)).may_read_topics("gone", partitions=())
-    conversation.answers(told(("gone", none)))
+    conversation = play("gone").coordinator(SUBSCRIBED).opens("g", "orders").asks(request("gone"))
+    conversation = conversation.broker(response(code=Code.GROUP_ID_NOT_FOUND)).may_read_topics("gone", partitions=())
+    conversation.answers(response(("gone", none)))
 
 
 def test_a_topic_without_partitions_is_not_answered() -> None:
     nothing = od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic("orders", [])])
     conversation = Play(Api.OFFSET_DELETE, nothing, 0).may_delete("g").coordinates(DeletionCheck("g"))
-    conversation.coordinator(SUBSCRIBED).may_read_topics("orders").answers(told())
+    conversation.coordinator(SUBSCRIBED).may_read_topics("orders").answers(response())
 
 
-def test_of_a_topic_without_read_nothing_else_is_said() -> None:
+def test_a_topic_without_read_has_no_other_error() -> None:
     conversation = play("orders").coordinator(SUBSCRIBED).may_read_topics("orders", refused=("orders",))
-    conversation.answers(told(("orders", Code.TOPIC_AUTHORIZATION_FAILED)))
+    conversation.answers(response(("orders", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
     """That one sees the sidecar's principal."""
-    conversation = Play(Api.OFFSET_DELETE, asked("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
+    conversation = Play(Api.OFFSET_DELETE, request("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
     conversation = conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED)
     conversation = conversation.may_read_topics("mine", "old", refused=("old",))
-    conversation.opens("g", "orders").stores(OTHER, asked("mine"), 0).broker(told(("mine", Code.NONE)))
-    conversation.answers(told(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
+    conversation.opens("g", "orders").stores(OTHER, request("mine"), 0).broker(response(("mine", Code.NONE)))
+    conversation.answers(response(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_the_brokers_own_refusal_stays() -> None:
-    refused = told(code=Code.NON_EMPTY_GROUP)
-    play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(asked("old")).broker(refused).answers(refused)
+    refused = response(code=Code.NON_EMPTY_GROUP)
+    play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(request("old")).broker(refused).answers(refused)
 
 
 def test_a_request_without_topics_is_the_brokers() -> None:
-    play().coordinator(SUBSCRIBED).opens("g", "orders").asks(asked()).broker(told()).answers(told())
+    play().coordinator(SUBSCRIBED).opens("g", "orders").asks(request()).broker(response()).answers(response())
 
 
 def test_who_may_not_delete() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("orders"), 0).may_delete("g", Code.GROUP_AUTHORIZATION_FAILED)
-    conversation.answers(told(code=Code.GROUP_AUTHORIZATION_FAILED))
+    conversation = Play(Api.OFFSET_DELETE, request("orders"), 0).may_delete("g", Code.GROUP_AUTHORIZATION_FAILED)
+    conversation.answers(response(code=Code.GROUP_AUTHORIZATION_FAILED))
 
 
 def test_the_owner_is_elsewhere() -> None:
-    play("orders").coordinator(DeletionCheckReply(Code.NOT_COORDINATOR)).answers(told(code=Code.NOT_COORDINATOR))
+    play("orders").coordinator(DeletionCheckReply(Code.NOT_COORDINATOR)).answers(response(code=Code.NOT_COORDINATOR))
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_DELETE, asked("old"), 0, view=ELSEWHERE).may_delete("g")
+    conversation = Play(Api.OFFSET_DELETE, request("old"), 0, view=ELSEWHERE).may_delete("g")
     conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED).opens("g", "orders").stores(
-        OTHER, asked("old"), 0
+        OTHER, request("old"), 0
     )
-    conversation.broker(told(("old", Code.NONE))).answers(told(("old", Code.NONE)))
+    conversation.broker(response(("old", Code.NONE))).answers(response(("old", Code.NONE)))
 
 
 def test_while_the_broker_cannot_be_shown_the_topics_nothing_is_deleted() -> None:
     conversation = play("old").coordinator(SUBSCRIBED).coordinates(OpenOffsets("g", frozenset({"orders"})))
     late = Code.COORDINATOR_LOAD_IN_PROGRESS
-    conversation.coordinator(Answer(late)).answers(told(code=late))
+    conversation.coordinator(Answer(late)).answers(response(code=late))

@@ -15,10 +15,10 @@ from tests.api.play import ADDRESSES, ELSEWHERE, NODE, OTHER, Play
 OK = CheckReply()
 Group = of.OffsetFetchRequestGroup
 Topic = of.OffsetFetchRequestTopics
-Told = of.OffsetFetchResponseGroup
+GroupRow = of.OffsetFetchResponseGroup
 
 
-def one(version: int) -> of.OffsetFetchRequest:
+def request_of_one_group(version: int) -> of.OffsetFetchRequest:
     topic = of.OffsetFetchRequestTopic("t", [0, 1])
     return of.OffsetFetchRequest("g", [topic], require_stable=version >= 7)
 
@@ -28,30 +28,30 @@ def offsets(version: int) -> of.OffsetFetchResponse:
     return of.OffsetFetchResponse(topics=[of.OffsetFetchResponseTopic("t", parts)])
 
 
-def several(*groups: of.OffsetFetchRequestGroup) -> of.OffsetFetchRequest:
+def request_of_groups(*groups: of.OffsetFetchRequestGroup) -> of.OffsetFetchRequest:
     return of.OffsetFetchRequest(groups=list(groups), require_stable=True)
 
 
-def told(*groups: of.OffsetFetchResponseGroup) -> of.OffsetFetchResponse:
+def response(*groups: of.OffsetFetchResponseGroup) -> of.OffsetFetchResponse:
     return of.OffsetFetchResponse(groups=list(groups))
 
 
 def test_offsets_in_zookeeper_are_no_coordinators() -> None:
     """A broker without ZooKeeper refuses to tell them."""
-    Play(Api.OFFSET_FETCH, one(0), 0).forwards()
+    Play(Api.OFFSET_FETCH, request_of_one_group(0), 0).forwards()
 
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_one_group_goes_on_as_it_is(version: int) -> None:
-    conversation = Play(Api.OFFSET_FETCH, one(version), version).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_one_group(version), version).may_describe("g")
     conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
-    conversation.asks(one(version)).broker(offsets(version)).answers(offsets(version))
+    conversation.asks(request_of_one_group(version)).broker(offsets(version)).answers(offsets(version))
 
 
 @pytest.mark.parametrize("version", range(1, 8))
 def test_one_group_is_refused_in_the_words_of_its_version(version: int) -> None:
     code = Code.COORDINATOR_LOAD_IN_PROGRESS
-    conversation = Play(Api.OFFSET_FETCH, one(version), version).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_one_group(version), version).may_describe("g")
     conversation.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply(code))
     parts = [of.OffsetFetchResponsePartition(p, -1, -1, "", code) for p in (0, 1)]
     topics = [of.OffsetFetchResponseTopic("t", parts)] if version == 1 else []
@@ -66,76 +66,88 @@ def test_all_topics_of_a_refused_group() -> None:
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_a_checked_member_is_not_told_to_the_broker(version: int) -> None:
-    conversation = Play(Api.OFFSET_FETCH, several(Group("g", "m", 4)), version).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_groups(Group("g", "m", 4)), version).may_describe("g")
     conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(OK)
-    conversation.asks(several(Group("g"))).broker(told(Told("g"))).answers(told(Told("g")))
+    conversation.asks(request_of_groups(Group("g"))).broker(response(GroupRow("g"))).answers(response(GroupRow("g")))
 
 
 @pytest.mark.parametrize("code", [Code.STALE_MEMBER_EPOCH, Code.UNKNOWN_MEMBER_ID, Code.NOT_COORDINATOR])
 def test_a_refused_member(code: Code) -> None:
-    conversation = Play(Api.OFFSET_FETCH, several(Group("g", "m", 4)), 9).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_groups(Group("g", "m", 4)), 9).may_describe("g")
     conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(CheckReply(code))
-    conversation.answers(told(Told("g", error_code=code)))
+    conversation.answers(response(GroupRow("g", error_code=code)))
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
 def test_managed_and_other_groups_in_one_request(version: int) -> None:
-    request = several(Group("g"), Group("theirs"), Group("g2"))
+    request = request_of_groups(Group("g"), Group("theirs"), Group("g2"))
     conversation = Play(Api.OFFSET_FETCH, request, version).may_describe("g", "g2", hidden=["g"])
     conversation.coordinates(FetchCheck("g2", None, -1)).coordinator(OK)
-    theirs = told(Told("theirs", error_code=Code.GROUP_AUTHORIZATION_FAILED), Told("g2"))
-    conversation.asks(several(Group("theirs"), Group("g2"))).broker(theirs)
-    conversation.answers(told(Told("g", error_code=Code.GROUP_AUTHORIZATION_FAILED), *theirs.groups))
+    theirs = response(GroupRow("theirs", error_code=Code.GROUP_AUTHORIZATION_FAILED), GroupRow("g2"))
+    conversation.asks(request_of_groups(Group("theirs"), Group("g2"))).broker(theirs)
+    conversation.answers(response(GroupRow("g", error_code=Code.GROUP_AUTHORIZATION_FAILED), *theirs.groups))
 
 
 def test_groups_of_others_are_fetched_even_if_ours_are_refused() -> None:
-    conversation = Play(Api.OFFSET_FETCH, several(Group("theirs"), Group("g", "m", 4)), 9).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_groups(Group("theirs"), Group("g", "m", 4)), 9).may_describe("g")
     stale = CheckReply(Code.STALE_MEMBER_EPOCH)
-    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(stale).asks(several(Group("theirs")))
-    conversation.broker(told(Told("theirs"))).answers(told(Told("theirs"), Told("g", error_code=stale.code)))
+    conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(stale).asks(request_of_groups(Group("theirs")))
+    conversation.broker(response(GroupRow("theirs"))).answers(
+        response(GroupRow("theirs"), GroupRow("g", error_code=stale.code))
+    )
 
 
 def test_the_offsets_leader_is_elsewhere() -> None:
-    conversation = Play(Api.OFFSET_FETCH, several(Group("g")), 9, view=ELSEWHERE).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_groups(Group("g")), 9, view=ELSEWHERE).may_describe("g")
     conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
-    conversation.stores(OTHER, several(Group("g")), 9).broker(told(Told("g"))).answers(told(Told("g")))
+    conversation.stores(OTHER, request_of_groups(Group("g")), 9).broker(response(GroupRow("g"))).answers(
+        response(GroupRow("g"))
+    )
 
 
 def test_a_member_of_a_group_of_others_is_the_brokers_to_check() -> None:
-    request = several(Group("g", "m", 4), Group("theirs", "n", 7))
+    request = request_of_groups(Group("g", "m", 4), Group("theirs", "n", 7))
     conversation = Play(Api.OFFSET_FETCH, request, 9).may_describe("g")
     conversation.coordinates(FetchCheck("g", "m", 4)).coordinator(OK)
-    conversation.asks(several(Group("g"), Group("theirs", "n", 7))).broker(told(Told("g"), Told("theirs")))
-    conversation.answers(told(Told("g"), Told("theirs")))
+    conversation.asks(request_of_groups(Group("g"), Group("theirs", "n", 7))).broker(
+        response(GroupRow("g"), GroupRow("theirs"))
+    )
+    conversation.answers(response(GroupRow("g"), GroupRow("theirs")))
 
 
 def test_each_group_is_fetched_where_its_offsets_are() -> None:
     split = View(owners=(NODE,) * 3, leaders=(OTHER, NODE, NODE), brokers=ADDRESSES)
     here, there = "g", "g2"
     assert (partition_for(here, 3), partition_for(there, 3)) == (1, 0)
-    request = several(Group(here), Group(there), Group("theirs"))
+    request = request_of_groups(Group(here), Group(there), Group("theirs"))
     conversation = Play(Api.OFFSET_FETCH, request, 9, view=split).may_describe(here, there)
     conversation.coordinates(FetchCheck(here, None, -1)).coordinator(OK)
     conversation.coordinates(FetchCheck(there, None, -1)).coordinator(OK)
-    conversation.asks(several(Group(here), Group("theirs"))).broker(told(Told(here), Told("theirs")))
-    conversation.stores(OTHER, several(Group(there)), 9).broker(told(Told(there)))
-    conversation.answers(told(Told(here), Told(there), Told("theirs")))
+    conversation.asks(request_of_groups(Group(here), Group("theirs"))).broker(
+        response(GroupRow(here), GroupRow("theirs"))
+    )
+    conversation.stores(OTHER, request_of_groups(Group(there)), 9).broker(response(GroupRow(there)))
+    conversation.answers(response(GroupRow(here), GroupRow(there), GroupRow("theirs")))
 
 
 def test_what_is_named_twice_is_asked_for_once() -> None:
     """Symptom: one group named again and again multiplied the answer on a connection that all clients share."""
-    once = several(Group("g"), Group("g2", topics=[Topic("a", partition_indexes=[1, 2])]))
+    once = request_of_groups(Group("g"), Group("g2", topics=[Topic("a", partition_indexes=[1, 2])]))
     both = [Group("g2", topics=[Topic("a", partition_indexes=twice)]) for twice in ([1, 1], [2, 1])]
-    twice = several(Group("g"), both[0], Group("g"), both[1])
+    twice = request_of_groups(Group("g"), both[0], Group("g"), both[1])
     conversation = Play(Api.OFFSET_FETCH, twice, 9, view=ELSEWHERE).may_describe("g")
     for group in ("g", "g2", "g", "g2"):
         conversation.coordinates(FetchCheck(group, None, -1)).coordinator(OK)
-    conversation.stores(OTHER, once, 9).broker(told(Told("g"), Told("g2"))).answers(told(Told("g"), Told("g2")))
+    conversation.stores(OTHER, once, 9).broker(response(GroupRow("g"), GroupRow("g2"))).answers(
+        response(GroupRow("g"), GroupRow("g2"))
+    )
 
 
 def test_all_topics_of_a_group_are_more_than_some() -> None:
     some, everything = Group("g", topics=[Topic("a", partition_indexes=[1])]), Group("g", topics=None)
-    conversation = Play(Api.OFFSET_FETCH, several(some, everything), 9, view=ELSEWHERE).may_describe("g")
+    conversation = Play(Api.OFFSET_FETCH, request_of_groups(some, everything), 9, view=ELSEWHERE).may_describe("g")
     for _ in range(2):
         conversation.coordinates(FetchCheck("g", None, -1)).coordinator(OK)
-    conversation.stores(OTHER, several(everything), 9).broker(told(Told("g"))).answers(told(Told("g")))
+    conversation.stores(OTHER, request_of_groups(everything), 9).broker(response(GroupRow("g"))).answers(
+        response(GroupRow("g"))
+    )

@@ -213,20 +213,20 @@ def test_what_the_broker_was_asked_for_one_goes_for_those_that_come_with_it() ->
     """The members of a new group come together, each on a connection of its own."""
     learnt, clock = Learnt(), Clock()
 
-    def comes() -> Play:
+    def new_play() -> Play:
         client = Client("10.0.0.9", broker_versions={**NEW})
         return Play(Api.JOIN_GROUP, JOIN, 9, client=client, clock=clock, learnt=learnt)
 
-    first, second = comes(), comes()
+    first, second = new_play(), new_play()
     clock.ms += 1
     first.may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
     first.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
     let_in(first)
     let_in(second.may_read("g"))
     clock.ms += FREE_MS - 1
-    let_in(comes().may_read("g"))
+    let_in(new_play().may_read("g"))
     clock.ms += 1
-    late = comes().may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
+    late = new_play().may_read("g").coordinates(KNOWN).coordinator(NOWHERE)
     late.asks(dg.DescribeGroupsRequest(["g"]), 6).broker(described(69, "Group g not found."))
     let_in(late)
 

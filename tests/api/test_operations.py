@@ -18,7 +18,7 @@ GROUP, DENIED = 32, Code.GROUP_AUTHORIZATION_FAILED
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
 
 
-def told(operations: int) -> cd.ConsumerGroupDescribeResponse:
+def response(operations: int) -> cd.ConsumerGroupDescribeResponse:
     group = cd.DescribedGroup(group_id="g", group_state="Empty", authorized_operations=operations)
     return cd.ConsumerGroupDescribeResponse(groups=[group])
 
@@ -31,7 +31,7 @@ def asking(answer: dg.DescribedGroup, client: Client | None = None) -> Play:
 
 
 def described(play: Play, operations: int) -> None:
-    play.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(state="Empty")).answers(told(operations))
+    play.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(state="Empty")).answers(response(operations))
 
 
 def test_the_broker_that_keeps_the_offsets_tells_them() -> None:

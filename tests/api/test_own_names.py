@@ -149,7 +149,7 @@ def coordinated(event: Event) -> Any:
 
 
 def from_broker(api: Api, version: int, frame: bytes, pos: int) -> bytes:
-    """It lists what is the sidecars', and finds a coordinator for everything."""
+    """Returns a broker's response that lists the sidecars' own names, and names a coordinator for every key."""
     if api == Api.LIST_GROUPS:
         groups = [lg.ListedGroup(g, "consumer") for g in (GROUP, "theirs")]
         return lg.ListGroupsResponse(groups=groups).encode(version)
@@ -167,7 +167,7 @@ def from_broker(api: Api, version: int, frame: bytes, pos: int) -> bytes:
 
 
 def codes(message: Any) -> set[int]:
-    """All error codes in it."""
+    """Returns all error codes in a message."""
     found: set[int] = set()
     for f in fields(message):
         value = getattr(message, f.name)
@@ -215,7 +215,7 @@ def test_the_table_has_what_is_served() -> None:
 @pytest.mark.parametrize(
     ("key_type", "key", "code"), [(0, GROUP, OF_GROUP), (1, ID, OF_ID), (2, f"{GROUP}:{'A' * 22}:0", OF_GROUP)]
 )
-def test_nobody_is_told_a_coordinator(version: int, key_type: int, key: str, code: Code) -> None:
+def test_find_coordinator_refuses_the_sidecars_own_names(version: int, key_type: int, key: str, code: Code) -> None:
     if (version == 0 and key_type) or (version < 6 and key_type == 2):
         return
     keys = [key, "theirs"]

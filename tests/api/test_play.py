@@ -22,7 +22,7 @@ def abandon() -> None:
     Play.open.clear()
 
 
-def test_another_want_than_told_fails() -> None:
+def test_an_unexpected_step_of_the_handler_fails() -> None:
     with pytest.raises(AssertionError, match="the handler wants"):
         play().asks()
     with pytest.raises(AssertionError, match="the handler wants"):

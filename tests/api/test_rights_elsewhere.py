@@ -103,14 +103,16 @@ def test_a_topic_that_the_principal_may_not_describe_has_no_offsets() -> None:
     play = Play(Api.OFFSET_FETCH, request, 9, view=GUARDED_ELSEWHERE).may_describe("g")
     play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
 
-    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+    def fetch_response(code: int, offset: int) -> of.OffsetFetchResponse:
         mine = of.OffsetFetchResponseTopics("mine", partitions=[of.OffsetFetchResponsePartitions(0, 7, -1, "", 0)])
         secret = of.OffsetFetchResponsePartitions(0, offset, -1, "", code)
         topics = [mine, of.OffsetFetchResponseTopics("secret", partitions=[secret])]
         return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
 
-    play.stores(OTHER, request, 9).broker(found(0, 9)).may_describe_topics("mine", "secret", hidden=("secret",))
-    play.answers(found(DENIED, -1))
+    play.stores(OTHER, request, 9).broker(fetch_response(0, 9)).may_describe_topics(
+        "mine", "secret", hidden=("secret",)
+    )
+    play.answers(fetch_response(DENIED, -1))
 
 
 def test_who_asks_for_all_topics_sees_those_that_the_principal_may_describe() -> None:
@@ -128,7 +130,7 @@ def test_topics_by_their_ids() -> None:
     play = Play(Api.OFFSET_FETCH, request, 10, view=GUARDED_ELSEWHERE).may_describe("g")
     play.coordinates(FetchCheck("g", None, -1)).coordinator(CheckReply())
 
-    def found(code: int, offset: int) -> of.OffsetFetchResponse:
+    def fetch_response(code: int, offset: int) -> of.OffsetFetchResponse:
         rows = ((A, 0, 7), (B, code, offset))
         topics = [
             of.OffsetFetchResponseTopics(topic_id=i, partitions=[of.OffsetFetchResponsePartitions(0, o, -1, "", c)])
@@ -136,11 +138,11 @@ def test_topics_by_their_ids() -> None:
         ]
         return of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g", topics)])
 
-    play.stores(OTHER, request, 10).broker(found(0, 9))
+    play.stores(OTHER, request, 10).broker(fetch_response(0, 9))
     asked = md.MetadataRequest([md.MetadataRequestTopic(i, None) for i in (A, B)], allow_auto_topic_creation=False)
     told = [md.MetadataResponseTopic(0, "mine", A), md.MetadataResponseTopic(0, "secret", B)]
     play.stores(OTHER, asked, 12).broker(md.MetadataResponse(topics=told))
-    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(found(DENIED, -1))
+    play.may_describe_topics("mine", "secret", hidden=("secret",)).answers(fetch_response(DENIED, -1))
 
 
 # ---- OffsetDelete and DescribeGroups ------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() ->
     def asking(*topics: str) -> od.OffsetDeleteRequest:
         return od.OffsetDeleteRequest("g", [od.OffsetDeleteRequestTopic(t, parts) for t in topics])
 
-    def told(**codes: int) -> od.OffsetDeleteResponse:
+    def response(**codes: int) -> od.OffsetDeleteResponse:
         row = od.OffsetDeleteResponsePartition
         return od.OffsetDeleteResponse(topics=[od.OffsetDeleteResponseTopic(t, [row(0, c)]) for t, c in codes.items()])
 
@@ -159,7 +161,7 @@ def test_offsets_of_a_topic_that_the_principal_may_not_read_are_not_deleted() ->
     play.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply()).may_read_topics(
         "mine", "secret", refused=("secret",)
     )
-    play.opens("g").stores(OTHER, asking("mine"), 0).broker(told(mine=0)).answers(told(mine=0, secret=DENIED))
+    play.opens("g").stores(OTHER, asking("mine"), 0).broker(response(mine=0)).answers(response(mine=0, secret=DENIED))
 
 
 def test_a_group_of_which_only_offsets_are_there_is_described_by_the_broker_that_keeps_them() -> None:
@@ -182,7 +184,7 @@ def test_rights_are_asked_for_when_the_offsets_move_between_two_tries() -> None:
     event = CommitCheck("g", "m", 3, None, 9, False, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
     unknown = committed(mine=Code.UNKNOWN_MEMBER_ID, secret=DENIED)
-    play.asks(commit("mine", "secret", member="", epoch=-1)).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    play.asks(commit("mine", "secret", member="", epoch=-1)).view_changes(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
     play.shows(commit("mine", "secret"), secret=DENIED)
     play.stores(OTHER, commit("mine", member="", epoch=-1), 9).broker(committed(mine=0))
@@ -195,19 +197,19 @@ def test_so_are_those_of_a_commit_in_a_transaction() -> None:
     event = CommitCheck("g", "m", 3, None, 5, True, tuple((t, ZERO_UUID, 0) for t in ("mine", "secret")))
     play.coordinates(event).coordinator(CheckReply())
     nobodys = replace(request, member_id="", generation_id_or_member_epoch=-1)
-    unknown = _told(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
-    play.asks(nobodys).meanwhile(GUARDED_ELSEWHERE).broker(unknown)
+    unknown = txn_response(mine=Code.UNKNOWN_MEMBER_ID, secret=Code.UNKNOWN_MEMBER_ID)
+    play.asks(nobodys).view_changes(GUARDED_ELSEWHERE).broker(unknown)
     play.coordinates(replace(event, again=True, sent_as=None)).coordinator(CheckReply())
     play.shows(nobodys, secret=DENIED)
-    play.stores(OTHER, replace(nobodys, topics=_in_transaction("mine")), 5).broker(_told(mine=0))
-    play.answers(_told(mine=0, secret=DENIED))
+    play.stores(OTHER, replace(nobodys, topics=_in_transaction("mine")), 5).broker(txn_response(mine=0))
+    play.answers(txn_response(mine=0, secret=DENIED))
 
 
 def _in_transaction(*topics: str) -> list[tc.TxnOffsetCommitRequestTopic]:
     return [tc.TxnOffsetCommitRequestTopic(t, partitions=[tc.TxnOffsetCommitRequestPartition(0, 7)]) for t in topics]
 
 
-def _told(**codes: int) -> tc.TxnOffsetCommitResponse:
+def txn_response(**codes: int) -> tc.TxnOffsetCommitResponse:
     row = tc.TxnOffsetCommitResponsePartition
     return tc.TxnOffsetCommitResponse(
         topics=[tc.TxnOffsetCommitResponseTopic(t, partitions=[row(0, c)]) for t, c in codes.items()]

@@ -18,7 +18,7 @@ REFUSED, NO_STEP = 58, 34
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def of(mechanism: str, principal: str = "") -> Client:
+def client_with(mechanism: str, principal: str = "") -> Client:
     """A client of which the broker has accepted this mechanism."""
     return Client("h", authenticates=True, mechanism=mechanism, principal=principal)
 
@@ -40,20 +40,20 @@ def jwt(claims: object) -> bytes:
 
 @pytest.mark.parametrize("version", range(3))
 def test_plain(version: int) -> None:
-    assert step(of("PLAIN"), b"\0alice\0" + SECRET, version=version) == "User:alice"
-    assert step(of("PLAIN"), b"alice\0alice\0" + SECRET, version=version) == "User:alice"
+    assert step(client_with("PLAIN"), b"\0alice\0" + SECRET, version=version) == "User:alice"
+    assert step(client_with("PLAIN"), b"alice\0alice\0" + SECRET, version=version) == "User:alice"
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
 def test_scram_names_the_user_when_the_proof_was_right(mechanism: str) -> None:
-    client = of(mechanism)
+    client = client_with(mechanism)
     assert step(client, b"n,,n=al=2Cice=3D,r=nonce", answered=b"r=nonce2,s=salt,i=4096") == ""
     assert step(client, b"c=biws,r=nonce2,p=" + SECRET, answered=b"v=signature") == "User:al,ice="
     assert client.claimed == ""
 
 
 def scram_name(first: bytes) -> str:
-    client = of("SCRAM-SHA-256")
+    client = client_with("SCRAM-SHA-256")
     step(client, first, answered=b"r=x,s=y,i=4096")
     return step(client, b"c=biws,r=x,p=y", answered=b"v=z")
 
@@ -73,7 +73,7 @@ def test_a_delegation_token_is_no_user(said: bytes) -> None:
 
 
 def test_an_oauth_token_names_its_subject() -> None:
-    client = of("OAUTHBEARER")
+    client = client_with("OAUTHBEARER")
     assert step(client, jwt({"sub": "robot", "exp": 1})) == "User:robot"
     said_no = json.dumps({"status": "invalid_token"}).encode()
     assert step(client, jwt({"sub": "mallory"}), answered=said_no) == "", "this answer is a refusal, without a code"
@@ -85,13 +85,16 @@ def test_of_several_tokens_the_brokers_is_taken() -> None:
     victim = jwt({"sub": "victim"}).removeprefix(b"n,,\1").removesuffix(b"\1\1")
     real = jwt({"sub": "mallory"}).removeprefix(b"n,,\1")
     for message in (b"n,,\1x=" + victim + b"\1" + real, b"n,,\1" + victim + b"\1" + real):
-        assert step(of("OAUTHBEARER"), message) == "User:mallory"
-    assert step(of("OAUTHBEARER"), b"n,a=mallory,\1" + real.replace(b"auth=Bearer", b"auth=bEARER  ")) == "User:mallory"
-    assert step(of("OAUTHBEARER"), b"n,,\1" + real.replace(b"Bearer", b"Basic")) == ""
+        assert step(client_with("OAUTHBEARER"), message) == "User:mallory"
+    assert (
+        step(client_with("OAUTHBEARER"), b"n,a=mallory,\1" + real.replace(b"auth=Bearer", b"auth=bEARER  "))
+        == "User:mallory"
+    )
+    assert step(client_with("OAUTHBEARER"), b"n,,\1" + real.replace(b"Bearer", b"Basic")) == ""
 
 
 # ---- one mechanism with the bytes of another -------------------------------------------------------------------------
-SAID = {
+FIRST_BYTES = {
     "PLAIN": b"\0victim\0" + SECRET,
     "SCRAM-SHA-256": b"n,,n=victim,r=nonce",
     "SCRAM-SHA-512": b"n,,n=victim,r=nonce",
@@ -101,19 +104,19 @@ SAID = {
 
 @pytest.mark.parametrize(
     ("mechanism", "of_another"),
-    [(m, n) for m in (*SAID, "GSSAPI", "X-OWN", "") for n in SAID if m != n and not {m, n} <= set(SCRAM)],
+    [(m, n) for m in (*FIRST_BYTES, "GSSAPI", "X-OWN", "") for n in FIRST_BYTES if m != n and not {m, n} <= set(SCRAM)],
 )
 def test_the_bytes_of_another_mechanism_name_nobody(mechanism: str, of_another: str) -> None:
-    client = of(mechanism)
-    assert step(client, SAID[of_another]) == ""
+    client = client_with(mechanism)
+    assert step(client, FIRST_BYTES[of_another]) == ""
     if mechanism not in SCRAM:
         assert step(client, b"c=biws,r=nonce,p=proof", answered=b"v=z") == ""
 
 
 def test_a_password_may_look_like_another_mechanism() -> None:
     for password in (jwt({"sub": "victim"}), b"n,,n=victim,r=x", b"c=biws"):
-        assert step(of("PLAIN"), b"\0mallory\0" + password) == "User:mallory"
-    assert step(of("PLAIN"), b"n,,n=victim,r=x\0n,,n=victim,r=x\0" + SECRET) == "User:n,,n=victim,r=x"
+        assert step(client_with("PLAIN"), b"\0mallory\0" + password) == "User:mallory"
+    assert step(client_with("PLAIN"), b"n,,n=victim,r=x\0n,,n=victim,r=x\0" + SECRET) == "User:n,,n=victim,r=x"
 
 
 @pytest.mark.parametrize(
@@ -135,11 +138,11 @@ def test_a_password_may_look_like_another_mechanism() -> None:
     ],
 )
 def test_what_names_nobody(mechanism: str, said: bytes, answered: bytes) -> None:
-    assert step(of(mechanism), said, answered=answered) == ""
+    assert step(client_with(mechanism), said, answered=answered) == ""
 
 
 def test_who_is_refused_has_no_name_and_a_new_session_may_have_another() -> None:
-    client = of("PLAIN")
+    client = client_with("PLAIN")
     assert step(client, b"\0alice\0wrong", REFUSED) == ""
     client.mechanism = "SCRAM-SHA-256"
     assert step(client, b"n,,n=alice,r=x", answered=b"r=y") == ""
@@ -153,14 +156,14 @@ def test_who_is_refused_has_no_name_and_a_new_session_may_have_another() -> None
 
 def test_a_client_cannot_shed_its_name() -> None:
     """An exchange that comes when the broker expects none is answered so, and the session goes on."""
-    client = of("PLAIN", "User:mallory")
+    client = client_with("PLAIN", "User:mallory")
     for said in (b"", b"\0victim\0" + SECRET, b"junk"):
         assert step(client, said, NO_STEP) == "User:mallory"
 
 
 def test_no_secret_is_kept() -> None:
-    for mechanism, said in (*SAID.items(), ("SCRAM-SHA-256", b"c=biws,p=" + SECRET)):
-        client = of(mechanism)
+    for mechanism, said in (*FIRST_BYTES.items(), ("SCRAM-SHA-256", b"c=biws,p=" + SECRET)):
+        client = client_with(mechanism)
         step(client, said)
         assert "S3CRET" not in repr(client)
 
@@ -179,14 +182,17 @@ def test_bytes_that_nobody_understands_pass() -> None:
 
 
 def test_who_asks_and_from_where() -> None:
-    def told(client: Client, client_id: str | None) -> str:
+    def logged_client(client: Client, client_id: str | None) -> str:
         play = Play(Api.SASL_AUTHENTICATE, b"", 2, client=client, client_id=client_id)
         found = who(play.call)
         play.asks().broker(Odd()).gives()
         return found
 
-    assert told(Client("10.1.2.3"), "app") == 'User:ANONYMOUS from 10.1.2.3, client id "app"'
-    assert told(Client("h", principal="User:alice", authenticates=True), "x") == 'User:alice from h, client id "x"'
-    assert told(of("GSSAPI"), None) == 'somebody authenticated from h, client id ""'
-    liar = told(Client("h", principal="User:eve"), 'x" from 10.0.0.1 as User:alice\n' + "x" * 500)
+    assert logged_client(Client("10.1.2.3"), "app") == 'User:ANONYMOUS from 10.1.2.3, client id "app"'
+    assert (
+        logged_client(Client("h", principal="User:alice", authenticates=True), "x")
+        == 'User:alice from h, client id "x"'
+    )
+    assert logged_client(client_with("GSSAPI"), None) == 'somebody authenticated from h, client id ""'
+    liar = logged_client(Client("h", principal="User:eve"), 'x" from 10.0.0.1 as User:alice\n' + "x" * 500)
     assert liar.startswith('User:eve from h, client id "x\\" from') and "\n" not in liar and len(liar) < 200

@@ -162,12 +162,12 @@ def joins_with(found: dg.DescribedGroup) -> Play:
 
 # ---- descriptions ---------------------------------------------------------------------------------------------------
 MEMBER = DescribedShareMember("m", "r", 3, "app", "/h", ("a", "b"), ((TOPIC, "a", (0, 1)),))
-TOLD = ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(MEMBER,))
+DESCRIBED = ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assignor="simple", members=(MEMBER,))
 
 
 def test_a_group_is_described_by_its_coordinator() -> None:
     play = share(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"])).may_describe("g")
-    play.coordinates(DescribeShareGroup("g")).coordinator(TOLD).may_describe_topics("a", "b")
+    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a", "b")
     assigned = sd.Assignment([sd.TopicPartitions(TOPIC, "a", [0, 1])])
     member = sd.Member("m", "r", 3, "app", "/h", ["a", "b"], assigned)
     play.answers(
@@ -177,7 +177,7 @@ def test_a_group_is_described_by_its_coordinator() -> None:
 
 def test_who_may_not_describe_a_topic_is_told_nothing_of_the_group() -> None:
     play = share(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"])).may_describe("g")
-    play.coordinates(DescribeShareGroup("g")).coordinator(TOLD).may_describe_topics("a", "b", hidden=["b"])
+    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a", "b", hidden=["b"])
     text = "The group has described topic(s) that the client is not authorized to describe."
     play.answers(sd.ShareGroupDescribeResponse(groups=[sd.DescribedGroup(29, text, "g")]))
 
@@ -209,7 +209,7 @@ def deleted() -> xs.DeleteShareGroupOffsetsRequest:
     return xs.DeleteShareGroupOffsetsRequest("g", [xs.DeleteShareGroupOffsetsRequestTopic("a")])
 
 
-def test_named_partitions_are_told_by_any_broker_and_all_of_a_group_by_its_own() -> None:
+def test_any_broker_describes_named_partitions_and_the_groups_own_all_of_them() -> None:
     named = ds.DescribeShareGroupOffsetsRequestTopic("a", [0])
     request = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup("g", [named])])
     share(Api.DESCRIBE_SHARE_GROUP_OFFSETS, request, view=GUARDED_ELSEWHERE).forwards()

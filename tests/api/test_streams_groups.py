@@ -373,7 +373,7 @@ class App:
         if reply.create:
             wanted = ct.CreateTopicsRequest([_wanted(t) for t in reply.create], 5_000)
             self.started.append(play.starts(wanted, 4))
-        member.hear(reply)
+        member.apply_reply(reply)
         return st.StreamsGroupHeartbeatResponse.decode(event.version, play.gives())
 
     def create(self, *rows: tuple[str, int, str | None]) -> None:

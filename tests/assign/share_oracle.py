@@ -43,7 +43,7 @@ class ShareCase:
         return {"topics": topics, "classes": self.classes, "members": members, **more}
 
     def spec(self) -> ShareSpec:
-        """With the topics that somebody subscribes to."""
+        """Returns the spec with the topics that members subscribe to."""
         used = sorted({t for c, _ in self.members.values() for t in self.classes[c]})
         members = {
             m: MemberSpec(
@@ -65,7 +65,7 @@ class ShareCase:
 
 
 def renumbered(case: ShareCase) -> ShareCase:
-    """Without subscriptions that nobody has."""
+    """Renumbers the subscriptions, without those that no member has."""
     used = sorted({c for c, _ in case.members.values()})
     members = {m: (used.index(c), had) for m, (c, had) in case.members.items()}
     return ShareCase(case.ids, case.counts, case.allowed, [case.classes[c] for c in used], members)
@@ -99,7 +99,7 @@ def random_share_case(rng: random.Random) -> ShareCase:
 
 
 def kernel_arguments(case: ShareCase, answer: dict[str, Any]) -> tuple[array[int], ...]:
-    """What the kernel is called with, in the orders of the JVM's answer."""
+    """Returns the kernel's arguments, in the orders of the JVM's answer."""
     off = array("i", [0, *accumulate(case.counts)])
     members: list[str] = answer["members"]
     class_of = array("i", [case.members[m][0] for m in members])

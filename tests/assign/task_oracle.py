@@ -83,8 +83,9 @@ def random_task_spec(rng: random.Random) -> TaskSpec:
     return TaskSpec(members, subtopologies, configs)
 
 
-def later(spec: TaskSpec, result: Result, rng: random.Random) -> TaskSpec:
-    """The group some time later: members went and came, some had not yet what they should have, and told offsets."""
+def changed_group(spec: TaskSpec, result: Result, rng: random.Random) -> TaskSpec:
+    """Returns the group some time later: members have left and joined, and some report offsets or are short of their
+    target."""
     processes = [*sorted({s.process_id for s in spec.members.values()}), name(rng)]
     members = {}
     for m in spec.members:

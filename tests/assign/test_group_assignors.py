@@ -74,7 +74,7 @@ def check(spec: ShareSpec, held: Held) -> None:
 
 
 def parts(spec: ShareSpec) -> list[int]:
-    """How many partitions each member of a group with one subscription gets at most."""
+    """Returns the most partitions that each member of a group with one subscription gets."""
     members, count = len(spec.members), sum(map(len, spec.assignable.values()))
     each = ceil(members / count) * count / members if count else 0
     return [ceil(each * (i + 1)) - ceil(each * i) for i in range(members)]

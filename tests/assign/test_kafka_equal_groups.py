@@ -19,7 +19,7 @@ from sidecar.drill.artifacts import ANCHORS
 from sidecar.native import groups_twin
 from tests.assign.oracle import Oracle
 from tests.assign.share_oracle import ShareCase, kernel_arguments, named, random_share_case, subscribed
-from tests.assign.task_oracle import in_java_order, later, plain, question, random_task_spec
+from tests.assign.task_oracle import changed_group, in_java_order, plain, question, random_task_spec
 from tests.harness.tiers import Seeds
 
 pytestmark = pytest.mark.tier("test")  # Kafka's own assignors run on a JVM
@@ -130,7 +130,7 @@ def test_sticky(task_oracle: Oracle, kernels: tuple[Any, ...], seeds: Seeds) -> 
         rng = random.Random(seed)
         spec = random_task_spec(rng)
         for _ in range(1 + STEPS):
-            spec = later(spec, compare_tasks(task_oracle, kernels, spec), rng)
+            spec = changed_group(spec, compare_tasks(task_oracle, kernels, spec), rng)
 
 
 @pytest.mark.parametrize("edge", SHARE_EDGES)
@@ -159,4 +159,4 @@ def test_large_groups(share_oracle: Oracle, task_oracle: Oracle, kernels: tuple[
         {str(s): Subtopology(1_000, s > 0) for s in range(3)},
         AssignmentConfigs(1),
     )
-    compare_tasks(task_oracle, kernels, later(spec, compare_tasks(task_oracle, kernels, spec), rng))
+    compare_tasks(task_oracle, kernels, changed_group(spec, compare_tasks(task_oracle, kernels, spec), rng))

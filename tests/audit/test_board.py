@@ -14,7 +14,7 @@ from sidecar.audit.history.topic import Raw, RecordsRead
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
-from tests.audit.explain.told import OWNER_EPOCH, Told
+from tests.audit.explain.recorded_story import OWNER_EPOCH, RecordedStory
 from tests.coordinator.inspect.test_group_views import streams_world
 from tests.core.modern import crew
 from tests.core.modern.test_another_kind import REGISTRY, Crews
@@ -31,18 +31,18 @@ class Watched:
     """A story whose records the board reads as they come."""
 
     def __init__(self) -> None:
-        self.told = Told()
+        self.recorded = RecordedStory()
         self.board = Board(1)
         self._read = 0
 
     def play(self, line: str) -> None:
-        self.told.play(line)
-        records = self.told.taken.records
-        self.board.read(RecordsRead(0, records[self._read :], self.told.codec.schemas))
+        self.recorded.play(line)
+        records = self.recorded.taken.records
+        self.board.read(RecordsRead(0, records[self._read :], self.recorded.codec.schemas))
         self._read = len(records)
 
     def row(self) -> dict[str, object] | None:
-        return next((r for r in self.board.rows(self.told.now_ms, 10_000) if r["group"] == GROUP), None)
+        return next((r for r in self.board.rows(self.recorded.now_ms, 10_000) if r["group"] == GROUP), None)
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
@@ -55,7 +55,7 @@ def test_the_board_says_what_the_core_says(path: Path) -> None:
         w.play(command)
         if command.endswith("lost"):
             return  # what the log does not have, the board still has
-        group, row = w.told.story.world.shard.groups.get(GROUP), w.row()
+        group, row = w.recorded.story.world.shard.groups.get(GROUP), w.row()
         if group is None:
             assert row is None or row["members"] == 0, line
             continue
@@ -78,13 +78,13 @@ def test_rebalances_are_counted_within_the_window() -> None:
 def test_a_write_of_a_fenced_owner_does_not_count() -> None:
     w = Watched()
     w.play("topics a=4\nm1 join names=a")
-    raw = next(r for r in w.told.taken.records if r.key is not None and r.key.kind == "member")
-    codec = w.told.codec
+    raw = next(r for r in w.recorded.taken.records if r.key is not None and r.key.kind == "member")
+    codec = w.recorded.codec
     record = replace(codec.decode(raw.key, raw.value)[0], member_id="m9")  # type: ignore[arg-type, type-var]
     written = codec.encode(record, Stamp(OWNER_EPOCH - 1, 1), 1)
     w.board.read(RecordsRead(0, [Raw(99, 1, decode_key(written.key), written.value)], codec.schemas))
-    told = w.row()
-    assert told is not None and told["members"] == 1
+    row = w.row()
+    assert row is not None and row["members"] == 1
 
 
 def test_a_group_in_which_nobody_has_subscribed_to_anything_is_as_old_as_its_first_member() -> None:

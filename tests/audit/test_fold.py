@@ -156,7 +156,7 @@ def spans(found: Any) -> list[tuple[int, str, int, str | None]]:
 
 
 def story(text: str) -> Any:
-    """What the audit makes of a story's log."""
+    """Returns the fold of a story's log."""
     told = Story()
     for line in filter(None, map(str.strip, text.splitlines())):
         told.run(line)

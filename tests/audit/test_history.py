@@ -29,13 +29,13 @@ MEMBER: dict[str, Any] = {
 CLAIM = {"node_id": 3, "address": "h:9092"}
 
 
-def told(*rows: Row) -> list[tuple[str, str, str]]:
+def events(*rows: Row) -> list[tuple[str, str, str]]:
     return [(e.what, e.who, e.detail) for e in history("g", rows).events]
 
 
 def test_joins_targets_moves_and_leaves_are_told_in_the_order_of_the_log() -> None:
     target = {"assignment_epoch": 2, "assignment_timestamp_ms": 5, "assignor": "uniform"}
-    assert told(
+    assert events(
         row(0, "owner_claim", "1", CLAIM, group=""),
         row(1, "member", "m1", MEMBER, why="m1 joined"),
         row(2, "group", "", {"epoch": 2}),
@@ -64,7 +64,7 @@ def test_joins_targets_moves_and_leaves_are_told_in_the_order_of_the_log() -> No
 
 
 def test_a_second_owner_and_a_write_of_a_fenced_one_stand_out() -> None:
-    found = told(
+    found = events(
         row(0, "owner_claim", "1", CLAIM, group="", epoch=1),
         current(1, "m1", [0]),
         current(2, "m2", [0]),
@@ -78,8 +78,8 @@ def test_a_second_owner_and_a_write_of_a_fenced_one_stand_out() -> None:
 def test_who_gave_a_partition_up_in_what_is_missing_owned_it_perhaps() -> None:
     """Finding A3: the release was compacted before it was read."""
     rows = [current(1, "m1", [0]), current(5, "m2", [0]), current(9, "m1", [1], revision=3)]
-    assert ("perhaps two owners", "m2", "t-0, also m1's, or records are missing") in told(*rows)
-    assert not [what for what, _, _ in told(*rows) if what == "TWO OWNERS"]
+    assert ("perhaps two owners", "m2", "t-0, also m1's, or records are missing") in events(*rows)
+    assert not [what for what, _, _ in events(*rows) if what == "TWO OWNERS"]
     found = [(r["member"], r["certain"], r["until"]) for r in _at(history("g", rows), 1006, "t-0")]
     assert found == [("m1", "no: records are missing", f"by {shown(1009)}"), ("m2", "yes", "")]
 

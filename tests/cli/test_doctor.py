@@ -120,7 +120,7 @@ def grant(
 
 
 def enough(**more: Any) -> tuple[Grant, ...]:
-    """What `sidecar acls` gives."""
+    """Returns the rights that `sidecar acls` gives."""
     needs = needed_operations(STATE, "__group_state_owners")
     return tuple(grant(n.kind, n.name, n.operation, prefixed=n.prefixed, **more) for n in needs)
 

@@ -94,8 +94,8 @@ def test_a_rebalance_that_nobody_confirmed_is_said_again_only_if_it_is_not_recor
     assert sidecars.said == times
 
 
-class Deaf(Sidecars):
-    """A client that was told of a controller whose sidecar is down."""
+class ControllerDown(Sidecars):
+    """An admin client whose metadata names a controller whose sidecar is down."""
 
     def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
         return {resources[0]: ended(KafkaException(KafkaError(KafkaError._TIMED_OUT)))}
@@ -105,7 +105,7 @@ def test_another_client_is_asked_where_one_waits_for_a_sidecar_that_is_down(monk
     """Symptom: with one of three sidecars down `groups release` said "recorded and goes on" when it was done."""
     told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
     sidecars = Sidecars(told=told, act=carried_out)
-    clients: list[Sidecars] = [Deaf(), Deaf(), sidecars]
+    clients: list[Sidecars] = [ControllerDown(), ControllerDown(), sidecars]
     monkeypatch.setattr(admin, "AdminClient", lambda config: clients.pop(0))
     monkeypatch.setattr(module, "LOOK_S", 0.01)
     done = CliRunner().invoke(app, ["groups", "rebalance", "g", "--bootstrap", "here:1", "--timeout", "5"])
@@ -127,7 +127,7 @@ def test_a_client_whose_change_broke_off_says_nothing_more(monkeypatch: pytest.M
 
 def test_nothing_is_said_to_a_sidecar_that_does_not_answer_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change waits for 30 s for its answer, a question for 5."""
-    deaf, sidecars = Deaf(), Sidecars(act=there)
+    deaf, sidecars = ControllerDown(), Sidecars(act=carry_out_move)
     clients: list[Sidecars] = [deaf, sidecars]
     monkeypatch.setattr(admin, "AdminClient", lambda config: clients.pop(0))
     monkeypatch.setattr(module, "LOOK_S", 0.01)
@@ -137,27 +137,29 @@ def test_nothing_is_said_to_a_sidecar_that_does_not_answer_a_question(monkeypatc
 
 
 def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    def told() -> dict[str, str]:
+    def current_state() -> dict[str, str]:
         return {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
 
-    code, text = run(monkeypatch, Sidecars(told=told()), "rebalance", 0.1)
+    code, text = run(monkeypatch, Sidecars(told=current_state()), "rebalance", 0.1)
     assert code == 3 and "is recorded and has not begun" in text
 
-    begun = Sidecars(told=told(), act=begun_only)
+    begun = Sidecars(told=current_state(), act=begun_only)
     code, text = run(monkeypatch, begun, "rebalance", 0.1)
     assert code == 3 and "has begun" in text
 
-    code, text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, told()), "rebalance", 0.1)
+    code, text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, current_state()), "rebalance", 0.1)
     assert code == 3 and "nobody has recorded it" in text and "\nSay it again" in text
 
-    code, text = run(monkeypatch, Sidecars(told=told()), "release", 0.1)
+    code, text = run(monkeypatch, Sidecars(told=current_state()), "release", 0.1)
     assert code == 3 and "recorded and goes on" in text and "The owner waits" not in text
     assert "`sidecar doctor` and the log of the group's owner" in text
 
     def postponed(told: dict[str, str]) -> None:
         told |= {"sidecar.managed": "later", "sidecar.why": "the group is not stable"}
 
-    code, text = run(monkeypatch, Sidecars(told=told() | {"sidecar.state": "comes"}, act=postponed), "adopt", 0.1)
+    code, text = run(
+        monkeypatch, Sidecars(told=current_state() | {"sidecar.state": "comes"}, act=postponed), "adopt", 0.1
+    )
     assert code == 3 and "The owner waits: the group is not stable\n" in text
 
 
@@ -187,14 +189,14 @@ def test_a_group_that_its_broker_would_refuse_is_not_released(monkeypatch: pytes
     assert code == 1 and "not given back: set streams.version=1" in text and "stays with the sidecars" in text
 
 
-def there(told: dict[str, str]) -> None:
+def carry_out_move(told: dict[str, str]) -> None:
     told["sidecar.state"] = {"true": "sidecar", "false": "broker"}[told["sidecar.managed"]]
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
 def test_an_action_is_told_as_json(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
-    sidecars = Sidecars(told=told, act=carried_out if verb == "rebalance" else there)
+    sidecars = Sidecars(told=told, act=carried_out if verb == "rebalance" else carry_out_move)
     code, text = run(monkeypatch, sidecars, verb, 5, "-o", "json")
     said = json.loads(text)
     assert (code, said["group"], said["action"], said["removed"]) == (0, "g", verb, [])
@@ -360,7 +362,7 @@ def test_members_of_groups_of_all_kinds_are_counted() -> None:
 
 
 def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Half:
+    class SecondBrokerDown:
         async def refresh(self, topics: list[str]) -> Any:
             return SimpleNamespace(brokers={1: ("h", 1), 2: ("h", 2)})
 
@@ -376,6 +378,6 @@ def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.Monke
         return {"aa": group_lists.ListedGroup("consumer", "consumer", "Stable")}
 
     monkeypatch.setattr(group_lists, "groups_at", groups_at)
-    found = asyncio.run(gathered(Half()))  # type: ignore[arg-type]
+    found = asyncio.run(gathered(SecondBrokerDown()))  # type: ignore[arg-type]
     assert [(r["group"], r["members"], r["where"]) for r in found.rows()] == [("aa", 2, "")]
     assert found.problems == ["node 2: h:2: Connection refused", "Where groups are, nobody tells: no answer in time"]

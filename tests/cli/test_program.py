@@ -147,7 +147,7 @@ MISUSED = (
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is waited for, and the current folder is an empty one."""
+    """Commands wait for no answer, and run in an empty folder."""
     import sidecar.audit.history.topic
     import sidecar.cli.state
 
@@ -160,8 +160,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
 
 
-def said(done: Result, code: Code) -> list[str]:
-    """The lines on stderr. What is wrong comes first, and what to do next last."""
+def error_lines(done: Result, code: Code) -> list[str]:
+    """Returns the lines on stderr. The first one has the error, the last one what to do next."""
     assert done.exit_code == code, (done.exit_code, done.output)
     lines = done.stderr.splitlines()
     assert len(lines) >= 2 and all(lines), lines
@@ -172,26 +172,26 @@ def said(done: Result, code: Code) -> list[str]:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("words", BROKERS, ids=" ".join)
 def test_where_nobody_answers_it_is_3(words: tuple[str, ...]) -> None:
-    assert NOBODY in said(call(*words), Code.UNREACHED)[0] or words[0] == "release" or "--timeout" in words
+    assert NOBODY in error_lines(call(*words), Code.UNREACHED)[0] or words[0] == "release" or "--timeout" in words
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("words", LAKES, ids=" ".join)
 def test_where_there_is_no_lake_it_is_3(words: tuple[str, ...]) -> None:
-    assert "sidecar audit run" in said(call(*words, "--lake", "nowhere"), Code.UNREACHED)[1]
+    assert "sidecar audit run" in error_lines(call(*words, "--lake", "nowhere"), Code.UNREACHED)[1]
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("words", MISUSED, ids=" ".join)
 def test_a_wrong_command_line_is_2(words: tuple[str, ...]) -> None:
-    said(call(*words), Code.USAGE)
+    error_lines(call(*words), Code.USAGE)
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
 def test_what_is_refused_is_1(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda config: sidecars)
-    assert "ALTER_CONFIGS" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[1]
+    assert "ALTER_CONFIGS" in error_lines(call("groups", verb, "g", *AT), Code.FINDINGS)[1]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_what_is_not_found_is_1(words: tuple[str, ...], monkeypatch: pytest.Monk
         monkeypatch.setattr("sidecar.cli.asking.Asking.get", lambda *args: {"problem": "no such group"})
     monkeypatch.setattr(Reader, "partitions", lambda self: 1)
     monkeypatch.setattr(Reader, "read", lambda self, p, *args: RecordsRead(p))
-    assert "sidecar groups list" in said(call(*words), Code.FINDINGS)[-1]
+    assert "sidecar groups list" in error_lines(call(*words), Code.FINDINGS)[-1]
 
 
 @pytest.mark.parametrize("verb", ["members", "explain", "describe"])
@@ -218,7 +218,7 @@ def test_where_a_group_without_records_is_is_asked(verb: str, monkeypatch: pytes
     monkeypatch.setattr(Reader, "read", lambda self, p, *args: RecordsRead(p))
     for there, where in (({"g"}, "it is the broker's."), ({"other"}, "there is no such group, or this user may not")):
         monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args, there=there: there)
-        assert f"no records of group g: {where}" in said(call("groups", verb, "g", *AT), Code.FINDINGS)[0]
+        assert f"no records of group g: {where}" in error_lines(call("groups", verb, "g", *AT), Code.FINDINGS)[0]
 
 
 def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +227,8 @@ def test_what_the_doctor_or_a_list_finds_is_1(monkeypatch: pytest.MonkeyPatch) -
     done = call("doctor", *AT)
     assert done.exit_code == Code.FINDINGS and "FAIL  listeners" in done.stdout
     monkeypatch.setattr("sidecar.cli.connect.Client.ask", lambda *args: Listing())
-    assert "DESCRIBE" in said(call("groups", "list", *AT), Code.FINDINGS)[-1]
-    said(call("config", "settings", "no-such-setting"), Code.FINDINGS)
+    assert "DESCRIBE" in error_lines(call("groups", "list", *AT), Code.FINDINGS)[-1]
+    error_lines(call("config", "settings", "no-such-setting"), Code.FINDINGS)
 
 
 @pytest.mark.parametrize(
@@ -409,15 +409,15 @@ def test_what_needs_a_checkout_is_left_out_of_all(monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 0 and played == [n for n in names.NAMES if n != "rolling-upgrade"]
     assert "rolling-upgrade is left out" in done.stderr and done.stdout == ""
     alone = call("drill", "rolling-upgrade", "--out", str(tmp_path))
-    assert alone.exit_code == Code.USAGE and "git history" in said(alone, Code.USAGE)[0]
+    assert alone.exit_code == Code.USAGE and "git history" in error_lines(alone, Code.USAGE)[0]
 
 
 def test_without_java_a_drill_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from sidecar.drill.artifacts import ArtifactError
     from sidecar.drill.drills import playing
 
-    def nothing(*args: Any) -> None:
+    def no_java(*args: Any) -> None:
         raise ArtifactError("no Java found")
 
-    monkeypatch.setattr(playing, "play_all", nothing)
-    assert "Java" in said(call("drill", "stop", "-o", "json", "--out", str(tmp_path)), Code.UNREACHED)[-1]
+    monkeypatch.setattr(playing, "play_all", no_java)
+    assert "Java" in error_lines(call("drill", "stop", "-o", "json", "--out", str(tmp_path)), Code.UNREACHED)[-1]

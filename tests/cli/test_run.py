@@ -24,7 +24,7 @@ NEEDED = {"SIDECAR_LISTEN": "127.0.0.1:1", "SIDECAR_BROKER": "127.0.0.1:2", "SID
 NOTHING = json.dumps({"config": None})
 
 
-class Fails:
+class FailingApp:
     """An App that ends by `what`."""
 
     what: Exception
@@ -40,7 +40,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, what: Exception | None, given: str = N
     for name, value in NEEDED.items():
         monkeypatch.setenv(name, value)
     if what is not None:
-        monkeypatch.setattr(process_app, "App", type("Ends", (Fails,), {"what": what}))
+        monkeypatch.setattr(process_app, "App", type("Ends", (FailingApp,), {"what": what}))
     monkeypatch.setattr(orphans, "dies_with", lambda parent: None)
     hears, says = os.pipe()
     with pytest.raises(SystemExit) as end:

@@ -67,7 +67,7 @@ class App:
 
 
 class Output:
-    """What a reader of committed transactions finds."""
+    """Returns the records that a reader of committed transactions gets."""
 
     def __init__(self, kafka: LocalKafka, topic: str) -> None:
         self.seen: Counter[bytes] = Counter()

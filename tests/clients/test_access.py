@@ -115,7 +115,7 @@ def test_moves_need_the_right_to_alter_configs(guarded: LocalKafka) -> None:
         return int(res.error_code)
 
     def both(kind: int, name: str, ours: tuple[str, str], theirs: tuple[str, str]) -> list[tuple[int, str | None]]:
-        """What the sidecar says to its own setting, and the broker to one of Kafka's."""
+        """Returns the sidecar's answer for its own setting, and the broker's for one of Kafka's."""
         return [
             talk(guarded, lambda c: set_it(c, kind, name, *ours)),
             talk(guarded, lambda c: set_it(c, kind, name, *theirs), direct=True),
@@ -227,7 +227,7 @@ def test_a_regex_stands_for_nothing_until_the_broker_was_asked(guarded: LocalKaf
         return {t.topic_id for t in res.assignment.topic_partitions}
 
     async def others(conn: BrokerConnection, group: str) -> list[Shown]:
-        """What the group looks like while another member of it heartbeats."""
+        """Describes the group while another member sends heartbeats."""
         seen = []
         epoch = 0
         for n in range(60):

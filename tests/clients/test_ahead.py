@@ -19,8 +19,8 @@ from tests.inprocess.embedded_sidecar import Counted, Lines
 PARTITIONS, RECORDS = 3, 500
 
 
-class Late(Tail):
-    """It begins to read when it may."""
+class HeldBackTail(Tail):
+    """A tail that reads nothing until `may` is set."""
 
     may = threading.Event()
 
@@ -29,8 +29,8 @@ class Late(Tail):
         super()._run()
 
 
-class Told:
-    """The tail's listener."""
+class TailTrouble:
+    """A listener of the tail that keeps its troubles."""
 
     def __init__(self) -> None:
         self.trouble: list[str] = []
@@ -65,9 +65,9 @@ def test_what_the_tail_is_late_with_is_read_ahead_of_it(kafka: LocalKafka) -> No
         assert producer.flush(30) == 0
 
     async def test() -> None:
-        told = Told()
+        told = TailTrouble()
         log = StateLog(PARTITIONS, codec, Lines(), Counted())
-        tail = Late(kafka.bootstrap, topic, "late", log, told)
+        tail = HeldBackTail(kafka.bootstrap, topic, "late", log, told)
         try:
             write(1)
             began_s = time.monotonic()
@@ -76,7 +76,7 @@ def test_what_the_tail_is_late_with_is_read_ahead_of_it(kafka: LocalKafka) -> No
             assert sum(len(part.groups) for part in log.partitions) == RECORDS
             assert sum(len(records) for records in log.applied_early) == RECORDS
             # Now the tail comes to the same records, and goes on behind them.
-            Late.may.set()
+            HeldBackTail.may.set()
             write(2)
             await asyncio.wait_for(asyncio.gather(*[log.wait_applied(p, ends[p]) for p in range(PARTITIONS)]), 10)
             async with asyncio.timeout(10):

@@ -59,14 +59,14 @@ class Run:
     def journals(self) -> list[Journal]:
         return [c.journal for c in self.clients]
 
-    def live(self) -> list[Client]:
+    def living(self) -> list[Client]:
         return [c for c in self.clients if c.process.alive]
 
     def balanced(self, members: int) -> Callable[[], bool]:
-        """So many members share all partitions."""
+        """Returns a condition: this many members share all partitions."""
 
         def look() -> bool:
-            held = [len(c.journal.current()) for c in self.live()]
+            held = [len(c.journal.current()) for c in self.living()]
             return sum(n > 0 for n in held) == members and sum(held) == PARTITIONS
 
         return look
@@ -78,10 +78,10 @@ class Run:
 
     def consuming(self, timeout_s: float = 120) -> None:
         """Everybody who owns partitions gets new records of them."""
-        before = {c.name: c.journal.count for c in self.live()}
+        before = {c.name: c.journal.count for c in self.living()}
         wait_until(
             "all members consume",
-            lambda: all(c.journal.count > before[c.name] for c in self.live() if c.journal.current()),
+            lambda: all(c.journal.count > before[c.name] for c in self.living() if c.journal.current()),
             timeout_s,
         )
 
@@ -89,7 +89,7 @@ class Run:
         return missing(self.producer.ends, self.journals) == 0
 
     def judge(self) -> None:
-        """Nothing lost, nothing owned by two at a time, no commit went back."""
+        """Asserts that no record was lost, no partition had two owners, and no commit went back."""
         self.producer.stop()
         wait_until("every record to be consumed", self.caught_up, 120)
         for c in self.clients:

@@ -34,14 +34,14 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, list(words), catch_exceptions=False)
 
 
-def asked(*words: str, code: int = 0) -> Any:
-    """What a command says as JSON, with this exit code."""
+def json_of(*words: str, code: int = 0) -> Any:
+    """Returns a command's JSON output; it must end with this exit code."""
     done = call(*words, "-o", "json")
     assert done.exit_code == code, done.output
     return json.loads(done.stdout)
 
 
-class Crooked(LocalKafka):
+class UnequalBrokers(LocalKafka):
     """Two brokers. The second one advertises its own port, and its sidecar has other patterns."""
 
     def sidecar_settings(self, n: Broker) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Crooked(LocalKafka):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    cluster = Crooked(tmp_path_factory.mktemp("pair"), brokers=2, sidecar_env=SHORT)
+    cluster = UnequalBrokers(tmp_path_factory.mktemp("pair"), brokers=2, sidecar_env=SHORT)
     second = cluster.nodes[1]
     cluster.proxied[second.sidecar_port] = second.clients_port
     with cluster:
@@ -107,9 +107,9 @@ def test_who_does_not_poll_holds_up_the_group_and_is_named(trio: LocalKafka) -> 
     assert "It was told so" in done.output and "is removed" in done.output
     live = call("groups", "explain", group, *at, *admins(trio)).output
     assert "is removed for silence in" in live and "None of these sidecars" not in live, live
-    found = asked("groups", "explain", group, *at, "--if-leaves", "first")
+    found = json_of("groups", "explain", group, *at, "--if-leaves", "first")
     assert {m["to"] for m in found["moves"]} == {
-        m["member"] for m in asked("groups", "describe", group, *at)["members"] if m["client"] == "second"
+        m["member"] for m in json_of("groups", "describe", group, *at)["members"] if m["client"] == "second"
     }
     rows = [json.loads(line) for line in call("groups", "members", group, *at, "-o", "json").output.splitlines()]
     assert {(r["client"], r["state"]) for r in rows} == {("first", "gives up"), ("second", "waits")}
@@ -165,18 +165,18 @@ def test_who_was_silent_is_named(trio: LocalKafka) -> None:
     """A process that is stopped does not say that it leaves."""
     at = ("--bootstrap", trio.internal)
     session_of(trio, "managed-quiet", 2_000)
-    wire = asyncio.run(silent(trio.internal_sidecars().split(",")[0], "managed-quiet"))
+    wire = asyncio.run(join_and_go_silent(trio.internal_sidecars().split(",")[0], "managed-quiet"))
 
-    def gone() -> bool:
+    def silent_member_removed() -> bool:
         done = call("groups", "explain", "managed-quiet", *at)
         return f"{wire} (mute)" in done.output and "silent for longer than its session timeout" in done.output
 
-    wait_until("the silent member to be removed, and told so", gone, 120)
-    assert asked("groups", "explain", "managed-quiet", *at)["state"] == "Empty"
+    wait_until("the silent member to be removed, and told so", silent_member_removed, 120)
+    assert json_of("groups", "explain", "managed-quiet", *at)["state"] == "Empty"
     assert "session timeout" in call("groups", "history", "managed-quiet", *at).output
 
 
-async def silent(address: str, group: str) -> str:
+async def join_and_go_silent(address: str, group: str) -> str:
     """Join once, and say nothing more. Returns the member id."""
     host, _, port = address.rpartition(":")
     cluster = Cluster([(host, int(port))], "mute", {})

@@ -145,7 +145,7 @@ def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafk
         while (now := (await describe(conn, "managed-broker-level", key))[key][:2]) != wanted:
             assert time.monotonic() < end, now
 
-    async def through(conn: BrokerConnection) -> None:
+    async def alter_through_sidecar(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, SET, "3000"), kind=BROKER) == (0, None)
         await until(conn, ("3000", 3), 1.0)
         assert await alter(conn, "", (name, DELETE, None), kind=BROKER) == (0, None)
@@ -158,18 +158,18 @@ def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafk
         assert await alter(conn, "1", (offload, DELETE, None), kind=BROKER) == (0, None)
         await until(conn, ("true", 5), 1.0, key)
 
-    async def past(conn: BrokerConnection) -> None:
+    async def alter_at_broker(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)
 
-    talk(kafka, through)
-    talk(kafka, past, direct=True)
+    talk(kafka, alter_through_sidecar)
+    talk(kafka, alter_at_broker, direct=True)
     talk(kafka, lambda c: until(c, ("4000", 3), 5.0))
 
-    async def back(conn: BrokerConnection) -> None:
+    async def restore_default(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, DELETE, None), kind=BROKER) == (0, None)
         await until(conn, ("1000", 5), 1.0)
 
-    talk(kafka, back)
+    talk(kafka, restore_default)
 
 
 def test_all_levels_of_the_broker_are_told(kafka: LocalKafka) -> None:
@@ -179,21 +179,21 @@ def test_all_levels_of_the_broker_are_told(kafka: LocalKafka) -> None:
         assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)
         assert await alter(conn, "1", (name, SET, "5000"), kind=BROKER) == (0, None)
 
-    async def told(conn: BrokerConnection, group: str) -> tuple[object, ...]:
+    async def described_interval(conn: BrokerConnection, group: str) -> tuple[object, ...]:
         while (now := (await describe(conn, group, INTERVAL))[INTERVAL])[0] != "5000":
             pass  # a broker learns of a change a little later
         return now
 
-    async def back(conn: BrokerConnection) -> None:
+    async def restore_defaults(conn: BrokerConnection) -> None:
         for broker in ("", "1"):
             assert await alter(conn, broker, (name, DELETE, None), kind=BROKER) == (0, None)
         while (await describe(conn, "managed-levels", INTERVAL))[INTERVAL][0] != "1000":
             pass
 
     talk(kafka, set_both)
-    ours = talk(kafka, lambda c: told(c, "managed-levels"))
-    theirs = talk(kafka, lambda c: told(c, "unmanaged-levels"), direct=True)
-    talk(kafka, back)
+    ours = talk(kafka, lambda c: described_interval(c, "managed-levels"))
+    theirs = talk(kafka, lambda c: described_interval(c, "unmanaged-levels"), direct=True)
+    talk(kafka, restore_defaults)
     assert ours == theirs
     assert ours[5] == [(name, "5000", 2), (name, "4000", 3), (name, "1000", 5)]
 

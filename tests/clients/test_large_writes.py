@@ -99,14 +99,14 @@ def topic(kafka: LocalKafka) -> str:
 
 
 def run(kafka: LocalKafka, partition: int, test: Callable[[Bench], Awaitable[None]], topic: str = TOPIC) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench(kafka, partition, topic)
         await test(bench)
         bench.appender.close()
         bench.cluster.close()
         assert not bench.tasks.failed.done()
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_large_and_small_writes_follow_each_other_in_their_order(kafka: LocalKafka, topic: str) -> None:

@@ -48,7 +48,7 @@ def led_by(kafka: LocalKafka, node_id: int, prefix: str) -> str:
 
 
 async def coordinators(kafka: LocalKafka, group: str) -> list[int]:
-    """Whom the first broker's sidecar and the second broker name."""
+    """Returns the coordinators that the first broker's sidecar and the second broker name."""
     found = []
     for node in kafka.nodes:
         cluster = cluster_of(node)
@@ -59,7 +59,9 @@ async def coordinators(kafka: LocalKafka, group: str) -> list[int]:
     return found
 
 
-async def said(node: Broker, speaker: ConsumerSpeaker | ClassicSpeaker, wanted: Code, seconds: float = 20) -> list[str]:
+async def heartbeats_until(
+    node: Broker, speaker: ConsumerSpeaker | ClassicSpeaker, wanted: Code, seconds: float = 20
+) -> list[str]:
     """Heartbeat at the coordinator that this address names until it answers so; what it said before that."""
     cluster, until = cluster_of(node), time.monotonic() + seconds
     heard: list[str] = []
@@ -83,7 +85,7 @@ def test_a_group_that_nobody_manages_has_one_coordinator(mixed: LocalKafka) -> N
         for through in mixed.nodes:
             member = ConsumerSpeaker(group)
             member.member_id = f"through-{through.node_id}"
-            assert asyncio.run(said(through, member, Code.NONE)) == []
+            assert asyncio.run(heartbeats_until(through, member, Code.NONE)) == []
 
 
 def test_a_managed_group_has_two_where_its_broker_has_no_sidecar(mixed: LocalKafka) -> None:
@@ -93,10 +95,10 @@ def test_a_managed_group_has_two_where_its_broker_has_no_sidecar(mixed: LocalKaf
 
     async def both() -> None:
         inside = ConsumerSpeaker(group)
-        await said(mixed.nodes[0], inside, Code.NONE)
-        await said(mixed.nodes[1], ClassicSpeaker(group), Code.INCONSISTENT_GROUP_PROTOCOL)
-        await said(mixed.nodes[1], ConsumerSpeaker(group), Code.GROUP_ID_NOT_FOUND)
-        assert await said(mixed.nodes[0], inside, Code.NONE) == []
+        await heartbeats_until(mixed.nodes[0], inside, Code.NONE)
+        await heartbeats_until(mixed.nodes[1], ClassicSpeaker(group), Code.INCONSISTENT_GROUP_PROTOCOL)
+        await heartbeats_until(mixed.nodes[1], ConsumerSpeaker(group), Code.GROUP_ID_NOT_FOUND)
+        assert await heartbeats_until(mixed.nodes[0], inside, Code.NONE) == []
 
     asyncio.run(both())
 

@@ -80,18 +80,18 @@ def test_the_owner_dies_in_the_middle(kafka: LocalKafka, verb: str, protocol: st
 
 @LATER
 def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
-    async def say(conn: BrokerConnection, value: str | None) -> None:
+    async def set_patterns(conn: BrokerConnection, value: str | None) -> None:
         op = ("sidecar.groups.include", DELETE if value is None else SET, value)
         assert await alter(conn, "", op, kind=BROKER) == (0, None)
         code, _ = await alter(conn, "1", ("sidecar.groups.include", SET, "x"), kind=BROKER)
         assert code == Code.INVALID_CONFIG, "it is the same for all brokers"
 
     with load(kafka, "pattern", "eager") as live:
-        at(kafka.nodes[0].sidecar_port, lambda c: say(c, "managed.*,moved-pat.*"))
+        at(kafka.nodes[0].sidecar_port, lambda c: set_patterns(c, "managed.*,moved-pat.*"))
         wait_until("the group to come", lambda: where(kafka, kafka.nodes[1], live.group) == "sidecar", 120)
         live.goes_on("the new pattern")
         assert at_the_broker(kafka, live.group).kind == native.NO_MEMBERS
-        at(kafka.nodes[1].sidecar_port, lambda c: say(c, None))
+        at(kafka.nodes[1].sidecar_port, lambda c: set_patterns(c, None))
         wait_until("the group to leave", lambda: not where(kafka, kafka.nodes[1], live.group), 120)
         live.goes_on("the old pattern")
         assert len(at_the_broker(kafka, live.group).members) == MEMBERS

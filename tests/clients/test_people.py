@@ -17,7 +17,7 @@ from sidecar.drill.artifacts import KAFKA, cache_dir, java
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process, wait_until
 from tests.clients.ground import ENV, make_topic
-from tests.clients.test_cli import asked, call, consumer, poll
+from tests.clients.test_cli import call, consumer, json_of, poll
 from tests.matrix.table import STREAMS
 
 pytestmark = pytest.mark.tier("all")
@@ -73,7 +73,7 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
         return {*OF, THEIRS} <= rows.keys() and all(rows[g]["members"] == 1 for g in OF) and all(stable(g) for g in OF)
 
     def stable(group: str) -> bool:
-        found = asked("groups", "describe", group, *here)
+        found = json_of("groups", "describe", group, *here)
         return found["state"] == "Stable" and bool(found["members"][0]["owns"])
 
     wait_until("all groups", settled, 120)
@@ -94,10 +94,10 @@ def test_people_see_groups_of_all_kinds(kafka: LocalKafka) -> None:
     assert (theirs["kind"], theirs["state"], theirs["where"], theirs["broker"]) == ("share", "Stable", "broker", 1)
     assert page.keys() == rows.keys(), "the placeholders of the sidecars' groups are none"
     behind(kafka, here, new)
-    streams = asked("groups", "describe", "managed-app", *here)
+    streams = json_of("groups", "describe", "managed-app", *here)
     tasks = sorted(place for m in streams["members"] for place in m["owns"])
     assert tasks == ["0_0", "0_1", "1_0", "1_1"] and streams["more"]["topology_epoch"] == 0
-    share = asked("groups", "describe", "managed-share", *here)
+    share = json_of("groups", "describe", "managed-share", *here)
     assert sorted(share["members"][0]["owns"]) == ["orders-0", "orders-1"]
     for group in OF:
         explained = call("groups", "explain", group, *here)
@@ -116,7 +116,7 @@ def on_the_page(kafka: LocalKafka) -> dict[str, Any]:
 
 
 def behind(kafka: LocalKafka, here: tuple[str, str], new: Consumer) -> None:
-    """How many records groups of the sidecars and of the broker are behind, in one list."""
+    """Makes groups of the sidecars and of the broker with lags."""
     bootstrap = kafka.bootstrap
     made = Producer({"bootstrap.servers": bootstrap})
     for n in range(5):
@@ -126,11 +126,13 @@ def behind(kafka: LocalKafka, here: tuple[str, str], new: Consumer) -> None:
     for c in (new, theirs):
         c.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
 
-    def told() -> dict[str, Any]:
+    def lag_by_group() -> dict[str, Any]:
         return {r["group"]: r["lag"] for r in listed("groups", "list", "--lag", *here)}
 
-    wait_until("what share groups have to do", lambda: told()[THEIRS] == told()["managed-share"] == 0, 60)
-    found = told()
+    wait_until(
+        "what share groups have to do", lambda: lag_by_group()[THEIRS] == lag_by_group()["managed-share"] == 0, 60
+    )
+    found = lag_by_group()
     assert (found["managed-new"], found["their-old"]) == (2, 2)
     assert found["managed-old"] == "", "it has committed nothing"
     shown = {g: n if n != "" else None for g, n in found.items()}

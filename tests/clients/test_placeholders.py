@@ -178,7 +178,7 @@ def looked(kafka: LocalKafka, group: str) -> ms.Looked:
 def native_group(kafka: LocalKafka, group: str, offset: int) -> None:
     """A classic group that lives at the broker, commits, and stops."""
 
-    async def live(conn: BrokerConnection) -> None:
+    async def stay_a_member(conn: BrokerConnection) -> None:
         req = jg.JoinGroupRequest(group, 10_000, 60_000, "", None, "consumer", [jg.JoinGroupRequestProtocol("range")])
         member = (await conn.request(jg, "JoinGroup", req)).member_id
         req.member_id = member
@@ -193,7 +193,7 @@ def native_group(kafka: LocalKafka, group: str, offset: int) -> None:
         assert {p.error_code for t in res.topics for p in t.partitions} == {Code.NONE}
         await conn.request(lg, "LeaveGroup", lg.LeaveGroupRequest(group, member, [lg.MemberIdentity(member)]), low=3)
 
-    at_broker(kafka, live, group)
+    at_broker(kafka, stay_a_member, group)
 
 
 def all_joined(kafka: LocalKafka, group: str) -> Member:
@@ -367,7 +367,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         second = asyncio.ensure_future(other.request(tc, "TxnOffsetCommit", transactional(100), high=5, timeout_s=30))
         await asyncio.to_thread(wait_until, "both commits to be held", lambda: len(line.held) == 2, 20)
         former.signal(signal.SIGSTOP)
-        await asyncio.to_thread(meanwhile)
+        await asyncio.to_thread(rejoin_and_commit)
         former.signal(signal.SIGCONT)
         codes = await asyncio.wait_for(first, 30)
         assert codes == {Code.NOT_COORDINATOR}, "the client hears nothing of the placeholder"
@@ -379,7 +379,7 @@ def test_what_a_former_owner_let_pass_is_refused_by_the_broker_when_it_comes_lat
         topics = [tc.TxnOffsetCommitRequestTopic(TOPIC, partitions=[tc.TxnOffsetCommitRequestPartition(0, offset)])]
         return tc.TxnOffsetCommitRequest("late-txn", group, *ids, m.epoch, m.name, None, topics)
 
-    def meanwhile() -> None:
+    def rejoin_and_commit() -> None:
         m.join(skip=1)
         assert m.commit(200, skip=1) == {Code.NONE}
         line.release()
@@ -433,16 +433,16 @@ def test_a_group_without_members_is_forgotten_when_its_offsets_are_gone(stage: S
     for m in (kept, nothing):
         m.join()
 
-    def gone(group: str) -> bool:
+    def has_no_groups(group: str) -> bool:
         return at(kafka.owner_of(group).sidecar_port, lambda conn: listed(conn, group)) == []
 
     assert kept.commit(5) == {Code.NONE}
-    assert not gone(kept.group) and not gone(nothing.group)
+    assert not has_no_groups(kept.group) and not has_no_groups(nothing.group)
     for m in (kept, nothing):
         m.leave()
-    wait_until("a group that never had offsets to go", lambda: gone(nothing.group), 120)
-    assert not gone(kept.group)
-    wait_until("a group whose member left first of all to go", lambda: gone("managed-died"), 2 * LONG_ENOUGH_S)
+    wait_until("a group that never had offsets to go", lambda: has_no_groups(nothing.group), 120)
+    assert not has_no_groups(kept.group)
+    wait_until("a group whose member left first of all to go", lambda: has_no_groups("managed-died"), 2 * LONG_ENOUGH_S)
     assert offsets(kafka, kept.group) == [5] * PARTITIONS
 
 

@@ -36,7 +36,7 @@ async def old_connections(node: Broker) -> list[Streams]:
 
 
 async def ended(streams: Streams, api: Api) -> tuple[str, float, str]:
-    """What comes of one request, and when."""
+    """Returns the result of one request, and its time."""
     reader, writer = streams
     began_s = time.monotonic()
     writer.write(smallest(api, GROUP))

@@ -22,7 +22,7 @@ from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.state.keys import StateKey, decode_key
 from tests.clients.ground import ENV
-from tests.clients.test_cli import silent
+from tests.clients.test_cli import join_and_go_silent
 
 pytestmark = [pytest.mark.tier("all"), pytest.mark.timeout(120)]
 
@@ -70,7 +70,7 @@ def made_as(kafka: LocalKafka, topic: str) -> tuple[list[list[int]], dict[str, s
 
 def test_a_topic_comes_back_as_it_was(kafka: LocalKafka, tmp_path: Path) -> None:
     where = ("--bootstrap", kafka.bootstrap)
-    asyncio.run(silent(kafka.bootstrap, "managed-dumped"))
+    asyncio.run(join_and_go_silent(kafka.bootstrap, "managed-dumped"))
     first, second = tmp_path / "first.jsonl.gz", tmp_path / "second.jsonl"
     code, said = call("dump", str(first), *where)
     assert code == 0 and "of 50 partitions" in said
@@ -112,9 +112,9 @@ def keys_of(path: Path, group: str) -> dict[StateKey, DumpRecord]:
 
 
 def answer(kafka: LocalKafka, group: str) -> str:
-    """What a member that joins is told: "" if it is taken."""
+    """Joins a group. Returns the error, or ""."""
     try:
-        asyncio.run(silent(kafka.bootstrap, group))
+        asyncio.run(join_and_go_silent(kafka.bootstrap, group))
     except AssertionError as exc:
         return str(exc)
     return ""

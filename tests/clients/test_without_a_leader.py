@@ -40,7 +40,7 @@ async def leader(conn: BrokerConnection) -> int:
 
 
 async def coordinators(conn: BrokerConnection) -> dict[str, int]:
-    """Of some groups that are the broker's."""
+    """Returns the coordinators of some groups of the broker."""
     groups = [f"native-{i}" for i in range(20)]
     res = await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(key_type=0, coordinator_keys=groups))
     return {c.key: c.node_id for c in res.coordinators if c.error_code == Code.NONE}

@@ -20,7 +20,7 @@ API_VERSIONS = struct.pack(">hhih", 18, 0, 7, 1) + b"c"
 ANSWERS = 20
 
 
-class Comers(threading.Thread):
+class ShortLivedClients(threading.Thread):
     """Clients that come one after the other, ask for ApiVersions and go. `waited` counts those whose connection was
     closed without an answer: they had been accepted by the worker that died, or stood in the line of one that ends."""
 
@@ -54,8 +54,8 @@ class Comers(threading.Thread):
 
 
 @contextmanager
-def comers(node: Broker) -> Iterator[Comers]:
-    made = Comers(node.sidecar_port)
+def short_lived_clients(node: Broker) -> Iterator[ShortLivedClients]:
+    made = ShortLivedClients(node.sidecar_port)
     made.start()
     try:
         more(made)
@@ -64,7 +64,7 @@ def comers(node: Broker) -> Iterator[Comers]:
         made.end()
 
 
-def more(c: Comers) -> None:
+def more(c: ShortLivedClients) -> None:
     """Wait until some more have had an answer."""
     enough = c.answered + ANSWERS
     wait_until("more answers", lambda: c.answered >= enough or bool(c.refused), 60)
@@ -96,7 +96,7 @@ def test_nobody_is_refused_while_one_worker_takes_the_place_of_another(
     consumer = one.consume(kafka, f"managed-worker-{end.__name__}", topic, 2, **{"group.protocol": "consumer"})
     try:
         parent, old = node.sidecar.pid, node.sidecar.worker_pid
-        with comers(node) as c:
+        with short_lived_clients(node) as c:
             end(node)
             wait_until("another worker", lambda: node.sidecar is not None and _workers(parent) not in ([old], []), 60)
             wait_until("it to be the only one", lambda: old not in _workers(parent), 60)

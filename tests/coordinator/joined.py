@@ -24,7 +24,7 @@ SLOW_S = 0.3
 """How long the broker holds back a first JoinGroup in these tests."""
 
 
-def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of milliseconds instead of seconds."""
     monkeypatch.setattr(membership, "EARLY_S", 0.005)
     monkeypatch.setattr(placeholders, "PAUSE_MS", 5)
@@ -56,12 +56,12 @@ async def simple_commit(client: EmbeddedClient, group: str = "g") -> int:
 
 
 def names(sidecar: EmbeddedSidecar) -> list[tuple[str, int]]:
-    """In whose name commits have reached the broker."""
+    """Returns member id and generation of each commit that has reached the broker."""
     return [(r.member_id, r.generation_id_or_member_epoch) for r in sidecar.brokers.requests(Api.OFFSET_COMMIT)]
 
 
 def taken_over(sidecar: EmbeddedSidecar) -> None:
-    """Another sidecar has shut this one out of the log."""
+    """Another sidecar fences this one and claims the partition."""
     made = sidecar.brokers.init(f"{STATE}-0")
     claim = sidecar.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:9092", "m-2", 9, "assigned")
     code, _ = sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))

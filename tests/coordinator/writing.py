@@ -21,7 +21,7 @@ TXN = f"{STATE}-0"
 
 
 class Bench:
-    """One writer of partition 0, and what it says of its appends."""
+    """One writer of partition 0, with the results of its appends."""
 
     def __init__(
         self, brokers: FakeBrokers | None = None, timeout_s: float = 1.0, batch_bytes: int = module.BATCH_BYTES
@@ -35,9 +35,9 @@ class Bench:
         self.timeout_s = timeout_s
         self.written: list[tuple[int, int]] = []
         self.failed: list[WriteLost] = []
-        self.writer = self.another()
+        self.writer = self.new_writer()
 
-    def another(self) -> FencedWriter:
+    def new_writer(self) -> FencedWriter:
         return FencedWriter(
             self.cluster,
             self.appender,
@@ -71,10 +71,10 @@ def record(name: str, size: int = 1) -> Encoded:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench(**given)
         await bench.writer.init()
         await test(bench)
         assert not bench.tasks.failed.done()
 
-    clock.run(whole())
+    clock.run(main())

@@ -70,7 +70,7 @@ class ClassicWorld(World):
         return shard
 
     @property
-    def live(self) -> ClassicGroup | None:
+    def classic_group(self) -> ClassicGroup | None:
         found = self.shard.groups.get(GROUP)
         assert found is None or isinstance(found, ClassicGroup)
         return found
@@ -85,11 +85,11 @@ class Actor:
     wants: str = "join"
     token: int = 0
     since_ms: int = 0
-    heard: tuple[str, ...] = ()
+    to_assign: tuple[str, ...] = ()
     """The members, if it leads."""
     places: frozenset[int] = frozenset()
     dead: bool = False
-    """It is silent from now on."""
+    """The client has ended."""
 
 
 def root(member_id: str) -> str:
@@ -99,7 +99,7 @@ def root(member_id: str) -> str:
 
 @dataclass
 class Crowd:
-    """All clients of one group, and what they have been promised."""
+    """All clients of one group, and checks of the answers that they get."""
 
     world: ClassicWorld
     rng: random.Random
@@ -112,8 +112,8 @@ class Crowd:
     number: int = 0
     syncs: int = 0
     newest: int = -1
-    """The highest generation that anybody was told of."""
-    told: dict[int, tuple[str, str | None]] = field(default_factory=dict)
+    """The highest generation in any answer."""
+    announced: dict[int, tuple[str, str | None]] = field(default_factory=dict)
     """Generation -> leader and protocol."""
     given: dict[int, dict[int, str]] = field(default_factory=dict)
     """Generation -> partition -> whose it is."""
@@ -121,7 +121,7 @@ class Crowd:
     """Token -> who waits, for the answer to what, since when."""
 
     # ---- clients -------------------------------------------------------------------------------------------
-    def come(self) -> None:
+    def add_client(self) -> None:
         rng = self.rng
         self.number += 1
         version = rng.choice((0, 3, 4, 5, 8, 9, 9, 9))
@@ -141,7 +141,7 @@ class Crowd:
 
     # ---- what they do --------------------------------------------------------------------------------------
     def send(self, a: Actor, event: Event) -> None:
-        """Its answer comes now, later, or never, if the coordinator loses what it has just written."""
+        """Sends a request. The answer comes now, later, or never if its records are lost."""
         at = len(self.world.log)
         token = self.world.request(event)
         self.waiting[token] = (a, event, self.world.now_ms)
@@ -153,13 +153,13 @@ class Crowd:
             self.deliver()
 
     def act(self, a: Actor) -> None:
-        """What a client should do."""
+        """Sends the next request that a client should send."""
         if a.token in self.waiting or a.dead:
             return
         if a.wants == "join":
             self.send(a, a.me.join())
-        elif a.wants == "sync" and not (a.heard and self.sloth):
-            self.send(a, a.me.sync(self.assign(a) if a.heard else {}))
+        elif a.wants == "sync" and not (a.to_assign and self.sloth):
+            self.send(a, a.me.sync(self.assign(a) if a.to_assign else {}))
         elif a.wants == "sync":
             a.wants, self.sloth = "doze", False
         elif a.wants == "beat" and self.rng.random() < 0.1:
@@ -171,7 +171,7 @@ class Crowd:
         """Each member gets a partition or two of a hundred that nobody was given before; one may be forgotten."""
         self.syncs += 1
         parts = iter(range(self.syncs * STRIDE, (self.syncs + 1) * STRIDE))
-        members = [m for m in a.heard if self.rng.random() < 0.97]
+        members = [m for m in a.to_assign if self.rng.random() < 0.97]
         return {m: assignment(3, [("t", tuple(next(parts) for _ in range(self.rng.randint(0, 2))))]) for m in members}
 
     def misbehave(self, a: Actor) -> None:
@@ -188,7 +188,7 @@ class Crowd:
             odd.protocols = rng.choice((self.protocols(a), (("other", b""),), ()))
             self.send(stranger, odd.join())
         elif what == 1:
-            leads = self.world.live is not None and self.world.live.leader == odd.member_id
+            leads = self.world.classic_group is not None and self.world.classic_group.leader == odd.member_id
             self.send(stranger, odd.sync({} if leads else {a.me.member_id: assignment(3, [("t", FORBIDDEN)])}))
         elif what == 2:
             self.send(stranger, odd.beat())
@@ -200,7 +200,7 @@ class Crowd:
             a.wants = "doze"  # it never syncs
         elif not a.dead and a.token in self.waiting:
             again = a.me.join() if a.wants == "join" else a.me.sync({})
-            if a.wants == "join" or not a.heard:  # its connection broke, and it asks again
+            if a.wants == "join" or not a.to_assign:  # its connection broke, and it asks again
                 self.send(a, again)
 
     def leave(self, a: Actor) -> None:
@@ -209,13 +209,13 @@ class Crowd:
             self.send(Actor(a.me, wants="nothing"), a.me.leave())
 
     def restart(self, a: Actor) -> None:
-        """It forgets who it was."""
+        """The client starts again without a member id."""
         self.actors.remove(a)
         fresh = replace(a.me, member_id="", generation=-1, leads=False, made=self.made)
         self.actors.append(Actor(fresh))
 
     def takeover(self) -> None:
-        """Who waits is told that this is not the coordinator any more, and asks the next one."""
+        """Waiting clients get NOT_COORDINATOR and ask the next owner."""
         self.world.replies.clear()
         self.world.shard = self.world.rebuilt()
         for a, _, _ in self.waiting.values():
@@ -238,15 +238,15 @@ class Crowd:
             elif isinstance(event, ClassicHeartbeat) and not answer.code:
                 self.check_member(event)
             if a.token == token:
-                self.hear(a, answer)
+                self.apply_reply(a, answer)
         assert len(joined) <= 1, "one event answers for one generation"
 
-    def hear(self, a: Actor, answer: Answer) -> None:
+    def apply_reply(self, a: Actor, answer: Answer) -> None:
         if isinstance(answer, JoinReply):
             a.me.joined(answer)
             if not answer.code:
                 a.wants = "sync" if a.wants != "nothing" else "nothing"
-                a.heard = () if answer.skip_assignment else tuple(m.member_id for m in answer.members)
+                a.to_assign = () if answer.skip_assignment else tuple(m.member_id for m in answer.members)
         elif isinstance(answer, SyncReply):
             a.me.synced(answer)
             if not answer.code:
@@ -272,15 +272,15 @@ class Crowd:
     def check_join(self, reply: JoinReply) -> None:
         assert reply.generation >= self.newest, "generations never go back"
         self.newest = reply.generation
-        known = self.told.setdefault(reply.generation, (root(reply.leader), reply.protocol))
+        known = self.announced.setdefault(reply.generation, (root(reply.leader), reply.protocol))
         assert known == (root(reply.leader), reply.protocol), "all members of a generation hear the same of it"
         if reply.members:
             assert reply.leader == reply.member_id, "only the leader hears who is there"
-            group = self.world.live
+            group = self.world.classic_group
             assert group is not None and {m.member_id for m in reply.members} == group.members.keys()
 
     def check_member(self, e: SyncGroup | ClassicHeartbeat) -> ClassicGroup:
-        group = self.world.live
+        group = self.world.classic_group
         assert group is not None and e.generation == group.generation, "nobody goes on in an older generation"
         assert e.member_id in group.members and group.state is not State.PREPARING
         assert e.instance_id is None or group.static[e.instance_id] == e.member_id
@@ -300,7 +300,7 @@ class Crowd:
         """After every event."""
         for a, _, since in self.waiting.values():
             assert self.world.now_ms - since <= BOUND_MS, f"{a.me.name} waits for an answer for ever"
-        group = self.world.live
+        group = self.world.classic_group
         if group is None:
             return
         soft = self.world.shard.soft[GROUP]
@@ -317,11 +317,11 @@ class Crowd:
         assert waiting == self.waiting.keys(), "who waits for an answer will get one"
 
     def same_after_a_rebuild(self) -> None:
-        live = self.world.live
+        group = self.world.classic_group
         for shard in (self.world.rebuilt(), self.world.replayed()):
             made = shard.groups.get(GROUP)
-            assert (made is None) == (live is None)
-            assert live is None or made == live
+            assert (made is None) == (group is None)
+            assert group is None or made == group
 
 
 def make(seed: int) -> Crowd:

@@ -27,7 +27,7 @@ PROTOCOL_SINCE = 8
 
 
 def subscription(topics: Sequence[str], owned: Places | None = None, generation: int = -1, version: int = 3) -> bytes:
-    """What a consumer says for each of its protocols."""
+    """Returns the metadata that a consumer sends for each of its protocols."""
     parts = [cs.TopicPartition(t, list(ps)) for t, ps in (owned or {}).items()]
     said = cs.ConsumerProtocolSubscription(list(topics), None, parts, generation)
     return version.to_bytes(2, "big") + said.encode(version)
@@ -36,10 +36,10 @@ def subscription(topics: Sequence[str], owned: Places | None = None, generation:
 @dataclass
 class ClassicClient:
     name: str
-    """It is the client id, too."""
+    """Also the client id."""
     group_id: str = "g"
     version: int = 9
-    """Of its JoinGroup; the other requests follow from it."""
+    """Version of JoinGroup; those of the other requests follow from it."""
     instance_id: str | None = None
     type: str = CONSUMER_TYPE
     protocols: tuple[tuple[str, bytes], ...] = ()
@@ -76,7 +76,7 @@ class ClassicClient:
         )
 
     def begin(self) -> str:
-        """What a new member id of it begins with."""
+        """Returns the prefix of the client's new member ids."""
         return (self.version >= 5 and self.instance_id) or self.name
 
     def sync(self, given: Mapping[str, bytes]) -> SyncGroup:

@@ -63,10 +63,10 @@ class Old:
     cooperative: bool
     wants: str = "join"
     token: int = 0
-    heard: tuple[JoinedMember, ...] = ()
+    to_assign: tuple[JoinedMember, ...] = ()
     places: frozenset[int] = frozenset()
     seen: int = 0
-    """So many partitions there were when it synced last."""
+    """Number of partitions at its last sync."""
 
     def ready(self) -> None:
         owned = {TOPIC: sorted(self.places)} if self.places else {}
@@ -76,12 +76,12 @@ class Old:
     def lose_all(self) -> None:
         self.places, self.wants = frozenset(), "join"
 
-    def hear(self, answer: Answer) -> None:
+    def apply_reply(self, answer: Answer) -> None:
         code = answer.code
         if isinstance(answer, JoinReply):
             self.me.joined(answer)
             if not code:
-                self.heard = () if answer.skip_assignment else answer.members
+                self.to_assign = () if answer.skip_assignment else answer.members
                 self.wants = "sync"
         elif isinstance(answer, SyncReply):
             self.me.synced(answer)
@@ -133,7 +133,7 @@ class Mixed:
     """Token -> who waits for its answer."""
 
     # ---- clients come and go -------------------------------------------------------------------------------
-    def comes(self) -> None:
+    def add_client(self) -> None:
         """An instance id is of one client at a time."""
         rng = self.rng
         self.number += 1
@@ -161,8 +161,8 @@ class Mixed:
             if o.me.member_id and o.token not in self.waiting:
                 self.send(replace_places(o), o.me.leave())
 
-    def dies(self) -> None:
-        """Without a word."""
+    def kill_client(self) -> None:
+        """A member is killed: it sends no LeaveGroup."""
         crowd: list[Old] | list[Client] = self.rng.choice((self.old, self.new))
         if crowd:
             crowd.pop(self.rng.randrange(len(crowd)))
@@ -211,8 +211,8 @@ class Mixed:
         elif o.wants == "sync":
             o.seen = self.partitions
             given: Mapping[str, bytes] = {}
-            if o.heard:
-                mine = shares(o.heard, self.partitions)
+            if o.to_assign:
+                mine = shares(o.to_assign, self.partitions)
                 given = {m: assignment(3, [(TOPIC, tuple(sorted(ps)))]) for m, ps in mine.items()}
             self.send(o, o.me.sync(given))
         else:
@@ -238,7 +238,7 @@ class Mixed:
         for token, reply in replies.items():
             o = self.waiting.pop(token, None)
             if o is not None and o.token == token:
-                o.hear(reply.answer)
+                o.apply_reply(reply.answer)
 
     def takeover(self) -> None:
         self.world.replies.clear()

@@ -23,7 +23,7 @@ from sidecar.core.runtime.turn import Now
 EVENTS: json.Decoder[Any] = json.Decoder(
     reduce(or_, [*(e for e in REGISTRY.events if e is not AssignorDone), DeletionCheck, DeleteGroup])
 )
-"""Of the lines of `log.turns`. A story has runs of its own, so the end of one is no such line."""
+"""Events in lines of `log.turns`. A story has its own assignor runs, so their ends are no such lines."""
 
 
 class OneShard(ABC):
@@ -55,7 +55,7 @@ class OneShard(ABC):
         self.request(EVENTS.decode(line.partition(" ")[2]))
         return [json.encode(self.replies.pop(t).answer).decode() for t in sorted(self.replies.keys() - known)]
 
-    def tell(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         """The end of background work."""
         self.apply(self.shard.handle(event, NO_TOKEN, self.now))
 
@@ -76,7 +76,7 @@ class OneShard(ABC):
                 done = AssignorDone(ask.group_id, ask.input, run(ask.input, self.assignors[ask.input.assignor]))
             except AssignorError as exc:
                 done = AssignorDone(ask.group_id, ask.input, None, str(exc))
-            self.tell(done)
+            self.deliver(done)
 
     def compacted(self) -> list[Record]:
         """The last record of each key, as compaction leaves them, without tombstones."""

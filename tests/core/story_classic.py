@@ -51,7 +51,7 @@ def show_places(owned: object) -> str:
 
 
 def show_metadata(data: bytes) -> str:
-    """What a member says: a consumer's topics and what it owns, or whatever it is."""
+    """Returns a member's metadata as text: a consumer's topics and owned partitions, or the bytes."""
     said = subscription(data)
     if said is None:
         return repr(data.decode(errors="replace"))
@@ -93,7 +93,7 @@ class ClassicWords:
     clients: dict[str, ClassicClient] = field(default_factory=dict)
     made: Counter[str] = field(default_factory=Counter)
 
-    def known(self, who: str) -> ClassicClient:
+    def client(self, who: str) -> ClassicClient:
         return self.clients.setdefault(who, ClassicClient(who, self.group_id, made=self.made))
 
     def ask(self, event: Event, kind: type[A]) -> A:
@@ -102,7 +102,7 @@ class ClassicWords:
         return reply
 
     def join(self, who: str, o: Options) -> tuple[int, Callable[[Answer], str]]:
-        client = self.known(who)
+        client = self.client(who)
         client.version = int(o.get("version", client.version))
         client.instance_id = o.get("instance", client.instance_id)
         client.host = o.get("host", client.host)
@@ -130,7 +130,7 @@ class ClassicWords:
 
     def native(self, who: str, parts: str, generation: int) -> NativeMember:
         """A member of the broker's group: it is in this generation, and owns these partitions."""
-        client = self.known(who)
+        client = self.client(who)
         client.member_id, client.generation, client.protocol = f"{who}-0", generation, "range"
         owned = places(parts)
         said = classic_client.subscription(["a"], {}, generation - 1)
@@ -168,7 +168,7 @@ class ClassicWords:
         return f"{m.member_id}{static} ({show_metadata(m.metadata)})"
 
     def sync(self, who: str, o: Options) -> tuple[int, Callable[[Answer], str]]:
-        client = self.known(who)
+        client = self.client(who)
         given = {self.id_of(name): read_assignment(text) for name, text in o.items() if name in self.clients}
         event = client.sync(given)
         event.generation = int(o.get("gen", event.generation))
@@ -192,7 +192,7 @@ class ClassicWords:
         return f"{client.name}: {told}"
 
     def beat(self, who: str, o: Options) -> str:
-        client = self.known(who)
+        client = self.client(who)
         event = client.beat()
         event.generation = int(o.get("gen", event.generation))
         event.member_id = o.get("id", event.member_id)
@@ -204,7 +204,7 @@ class ClassicWords:
         return f"{who}: {code.name}"
 
     def leave(self, who: str, o: Options) -> str:
-        client = self.known(who)
+        client = self.client(who)
         event = client.leave(o.get("reason"))
         event.group_id = o.get("group", event.group_id).replace("none", "")
         event.members[0].member_id = o.get("id", client.member_id)
@@ -223,7 +223,7 @@ class ClassicWords:
         return [f"{word}: {left.code.name}" for word, left in zip(words, reply.members, strict=True)]
 
     def commit(self, who: str, o: Options) -> str:
-        client = self.known(who)
+        client = self.client(who)
         transactional = o.get("transactional") == "true"
         event = client.commit(int(o.get("version", 5 if transactional else 9)), transactional)
         event.member_epoch = int(o.get("gen", event.member_epoch))
@@ -252,8 +252,8 @@ class ClassicWords:
         """As ListGroups tells it."""
         return [f"{g.group_id}: {g.group_type}, {g.protocol_type!r}, {g.state}" for g in self.world.shard.listed()]
 
-    def standing(self) -> list[str]:
-        """What OffsetDelete and DeleteGroups ask."""
+    def deletion_check(self) -> list[str]:
+        """Returns the answer to the check that OffsetDelete and DeleteGroups make."""
         reply = self.ask(DeletionCheck(self.group_id), DeletionCheckReply)
         if not reply.exists:
             return ["no such group"]

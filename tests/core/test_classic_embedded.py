@@ -19,14 +19,14 @@ from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 
 USER_DATA = b"\x00\x07 of an assignor's own"
-SAID = cs.ConsumerProtocolSubscription(
+SUBSCRIPTION = cs.ConsumerProtocolSubscription(
     ["a", "b"], USER_DATA, [cs.TopicPartition("a", [0, 1]), cs.TopicPartition("b", [2])], 7, "rack-1"
 )
 OWNED = {"a": (0, 1), "b": (2,)}
 
 
-def said(version: int, as_version: int | None = None, more: bytes = b"") -> bytes:
-    return (version if as_version is None else as_version).to_bytes(2, "big") + SAID.encode(version) + more
+def encoded(version: int, as_version: int | None = None, more: bytes = b"") -> bytes:
+    return (version if as_version is None else as_version).to_bytes(2, "big") + SUBSCRIPTION.encode(version) + more
 
 
 KNOWN = {
@@ -40,37 +40,39 @@ KNOWN = {
 @pytest.mark.parametrize("version", KNOWN)
 def test_each_version_adds_a_field_after_those_of_the_assignor(version: int) -> None:
     """KIP-429, KIP-792 and KIP-881: older readers do not see the new fields, and read the rest as before."""
-    assert subscription(said(version)) == KNOWN[version]
+    assert subscription(encoded(version)) == KNOWN[version]
     for older in range(version):
-        read = subscription(said(version, as_version=older))
+        read = subscription(encoded(version, as_version=older))
         assert read is not None
         assert read == KNOWN[older], "what follows is not looked at"
 
 
 def test_a_newer_version_is_read_as_the_newest_that_is_known() -> None:
-    assert subscription(said(3, as_version=9, more=b"new")) == Subscription(
+    assert subscription(encoded(3, as_version=9, more=b"new")) == Subscription(
         9, ("a", "b"), USER_DATA, OWNED, 7, "rack-1"
     )
-    assert topics_of(said(3, as_version=9, more=b"new")) == ("a", "b")
+    assert topics_of(encoded(3, as_version=9, more=b"new")) == ("a", "b")
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff" + SAID.encode(0), b"\x00\x01", said(3)[:-3], b"x" * 40])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"\xff\xff" + SUBSCRIPTION.encode(0), b"\x00\x01", encoded(3)[:-3], b"x" * 40]
+)
 def test_bytes_that_are_no_subscription(data: bytes) -> None:
     assert subscription(data) is None
 
 
 def test_the_topics_can_be_read_even_if_the_rest_cannot() -> None:
-    assert topics_of(said(0, as_version=3)) == ("a", "b") and subscription(said(0, as_version=3)) is None
-    assert topics_of(b"") is None and topics_of(b"\xff\xff" + SAID.encode(0)) is None
+    assert topics_of(encoded(0, as_version=3)) == ("a", "b") and subscription(encoded(0, as_version=3)) is None
+    assert topics_of(b"") is None and topics_of(b"\xff\xff" + SUBSCRIPTION.encode(0)) is None
 
 
 @pytest.mark.parametrize(("version", "as_version"), [(1, 1), (2, 2), (3, 3), (3, 9)])
 def test_a_claim_goes_and_everything_else_stays(version: int, as_version: int) -> None:
-    whole = said(version, as_version, b"what a newer version adds")
+    whole = encoded(version, as_version, b"what a newer version adds")
     assert without_claims(whole, {}) == whole
     assert without_claims(whole, {"a": (5,), "c": (0,)}) == whole
     fewer = cs.ConsumerProtocolSubscription(
-        SAID.topics, USER_DATA, [cs.TopicPartition("a", [1])], SAID.generation_id, SAID.rack_id
+        SUBSCRIPTION.topics, USER_DATA, [cs.TopicPartition("a", [1])], SUBSCRIPTION.generation_id, SUBSCRIPTION.rack_id
     )
     head = as_version.to_bytes(2, "big")
     left = without_claims(whole, {"a": (0,), "b": (2,)})
@@ -94,7 +96,7 @@ def test_what_is_assigned() -> None:
 def test_no_bytes_of_a_client_are_an_exception() -> None:
     rng = random.Random(7)
     for n in range(20_000):
-        data = bytearray(said(n % 4))
+        data = bytearray(encoded(n % 4))
         for _ in range(rng.randint(1, 4)):
             data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         cut = bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])

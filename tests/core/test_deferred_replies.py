@@ -7,11 +7,11 @@ from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.runtime.commands import Append, Command
 from sidecar.core.runtime.effects import Reply
 from sidecar.core.vocabulary.errors import Code
-from tests.core.test_loading import CONFIG, Heir, beat, written
+from tests.core.test_loading import CONFIG, NewOwner, beat, written
 
 
-class SlowHeir(Heir):
-    """Appends are committed when the test says so, and no answer waits for an assignor."""
+class SlowAppends(NewOwner):
+    """A new owner whose appends a test commits. No answer waits for an assignor."""
 
     config = ConsumerConfig(join_wait_ms=0)
 
@@ -57,7 +57,7 @@ class SlowHeir(Heir):
 
 
 def test_an_answer_waits_for_the_records_of_its_group() -> None:
-    s = SlowHeir(g=2)
+    s = SlowAppends(g=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None, "what it says rests on records that may be lost"
     s.commit(1)
@@ -65,14 +65,14 @@ def test_an_answer_waits_for_the_records_of_its_group() -> None:
 
 
 def test_an_answer_does_not_wait_for_the_records_of_others() -> None:
-    s = SlowHeir(g=2, h=2)
+    s = SlowAppends(g=2, h=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["h"])) is not None and s.code(2) == Code.NONE
 
 
 def test_answers_leave_as_their_groups_are_committed() -> None:
     """Those of one group wait for an earlier append than those of another, which were held before."""
-    s = SlowHeir(g=2, h=2)
+    s = SlowAppends(g=2, h=2)
     s.join(1, "h", "new")
     s.join(2, "g", "new")
     assert s.ask(3, beat(s.clients["g"])) is None
@@ -84,7 +84,7 @@ def test_answers_leave_as_their_groups_are_committed() -> None:
 
 
 def test_whoever_waits_when_the_state_is_dropped_is_sent_on() -> None:
-    s = SlowHeir(g=2, h=2)
+    s = SlowAppends(g=2, h=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None
     s.owner.resigned("moved")
@@ -99,7 +99,7 @@ def test_an_answer_that_waited_while_the_lease_ended_is_not_given() -> None:
     """Symptom: a sidecar that was suspended between an append and its answer told a member that it owns partitions,
     which a new owner had taken from it since. Cause: the lease was looked at when the request came, and not when its
     answer left. Found by the model (tests/model)."""
-    s = SlowHeir(g=2)
+    s = SlowAppends(g=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None
     s.at = s.service.lease.until_ms  # the process stood still
@@ -109,7 +109,7 @@ def test_an_answer_that_waited_while_the_lease_ended_is_not_given() -> None:
 
 def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:
     """A broker that died stays in the in-sync set for longer than a session: the answer to a join waits for as long."""
-    s = SlowHeir(g=2, h=2)
+    s = SlowAppends(g=2, h=2)
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None
     began, session_ms = s.at, CONFIG.session_timeout_ms
@@ -127,7 +127,7 @@ def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:
 
 
 def test_an_answer_that_waited_brings_no_grant_if_the_group_has_changed_meanwhile() -> None:
-    s = SlowHeir(g=2)
+    s = SlowAppends(g=2)
     replies: list[Reply] = []
     s.join(1, "g", "new")
     assert s.ask(2, beat(s.clients["g"])) is None

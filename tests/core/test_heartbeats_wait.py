@@ -17,7 +17,7 @@ SEEDS, EVENTS = 300, 60
 
 
 class Side:
-    """One coordinator, and what its members know."""
+    """One coordinator and its members."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.world = World(config)

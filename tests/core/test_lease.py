@@ -8,13 +8,13 @@ from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.runtime.lost_time import GAP_MS
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
-from tests.core.test_loading import CONFIG, Heir, beat, written
+from tests.core.test_loading import CONFIG, NewOwner, beat, written
 from tests.core.world import Client
 
 SESSION_MS = CONFIG.session_timeout_ms
 
 
-class Owner(Heir):
+class Owner(NewOwner):
     """A sidecar that has loaded its one group. `wall_ms`: by how much the wall clock is ahead of the other."""
 
     def __init__(self, hold_ms: int = 0) -> None:
@@ -34,7 +34,7 @@ class Owner(Heir):
         assert isinstance(answer, HeartbeatReply)
         return answer.code
 
-    def wakes(self, ms: int) -> None:
+    def wake_for(self, ms: int) -> None:
         for _ in range(ms // 50):
             self.at += 50
             self.service.wake(self.now)
@@ -82,7 +82,7 @@ def test_whoever_is_out_of_the_owners_group_has_no_lease_of_before() -> None:
 def test_a_touch_moves_a_session_only_under_a_lease() -> None:
     s = Owner()
     before = s.session_end()
-    s.wakes(2_000)
+    s.wake_for(2_000)
     s.service.lease.lost()
     s.service.touch("g", s.client.member_id, s.now)
     assert s.session_end() == before
@@ -94,28 +94,28 @@ def test_a_touch_moves_a_session_only_under_a_lease() -> None:
 @pytest.mark.parametrize("why", ["the process stood still", "there was no lease"])
 def test_time_in_which_nobody_could_be_heard_is_given_back_once(why: str) -> None:
     s = Owner()
-    s.wakes(1_000)
+    s.wake_for(1_000)
     before, lost_ms = s.session_end(), 2 * GAP_MS + 500
     assert before is not None
     if why == "the process stood still":
         s.at += lost_ms
-        s.wakes(50)
+        s.wake_for(50)
     else:
         s.service.lease.lost()
-        s.wakes(lost_ms)
+        s.wake_for(lost_ms)
         s.service.lease.extended(10**9)
-        s.wakes(50)
+        s.wake_for(50)
     given = (s.session_end() or 0) - before
     assert lost_ms <= given <= lost_ms + 100
-    s.wakes(5_000)
+    s.wake_for(5_000)
     assert s.session_end() == before + given, "once, and not with every look"
 
 
 def test_a_member_is_removed_at_the_end_of_its_session_and_not_before() -> None:
     s = Owner()
-    s.wakes(SESSION_MS - 100)
+    s.wake_for(SESSION_MS - 100)
     assert s.session_end() is not None
-    s.wakes(200)
+    s.wake_for(200)
     assert s.session_end() is None
 
 
@@ -125,12 +125,12 @@ def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
     s.service.assigned([2], 2, {1, 2}, s.now)
     s.drive()
     s.service.lease.lost()
-    s.wakes(60_000)
+    s.wake_for(60_000)
     s.service.lease.extended(10**9)
     s.service.assigned([1], 3, {1, 2}, s.now)
     s.drive()
     s.all()
     began, end = s.at, s.session_end()
     assert end is not None
-    s.wakes(200)
+    s.wake_for(200)
     assert (s.session_end() or 0) <= began + SESSION_MS + 200

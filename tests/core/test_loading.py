@@ -26,7 +26,7 @@ CONFIG = ConsumerConfig()
 
 
 class Log:
-    """What was written for these groups; each look at a record is counted."""
+    """The log of these groups; counts each read of a record."""
 
     def __init__(self, records: list[Record]) -> None:
         self.of: dict[str, list[Record]] = {}
@@ -50,8 +50,8 @@ class Log:
             yield r
 
 
-class Heir:
-    """A sidecar that has just taken the partition over and has loaded nothing yet."""
+class NewOwner:
+    """A sidecar that has taken the partition over and has loaded no group yet."""
 
     config = CONFIG
 
@@ -72,7 +72,7 @@ class Heir:
     def owner(self) -> Owner:
         return self.service.owners[0]
 
-    def take_over(self) -> Heir:
+    def take_over(self) -> NewOwner:
         self.service.assigned([1], 1, {1}, self.now)
         self.drive()
         return self
@@ -104,7 +104,7 @@ class Heir:
         return more
 
     def until_answered(self, token: int) -> int:
-        """How many steps it takes."""
+        """Returns the number of loading steps until the request is answered."""
         for steps in range(10_000):
             if token in self.replies:
                 return steps
@@ -117,7 +117,7 @@ class Heir:
 
 
 def written(**members: int) -> tuple[Log, dict[str, Client]]:
-    """So many members in each of these groups, settled; one client of each."""
+    """Returns the log of stable groups with this many members, and one client of each."""
     world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 12))
     one: dict[str, Client] = {}
@@ -136,7 +136,7 @@ def beat(c: Client) -> ConsumerHeartbeat:
 
 def test_a_step_is_small_and_the_group_comes_whole() -> None:
     log, clients = written(g=50)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     assert s.ask(1, beat(clients["g"])) is None
     seen = 0
     while 1 not in s.replies:
@@ -161,7 +161,7 @@ def vars_of(shard: Shard) -> list[object]:
 
 def test_a_small_group_is_loaded_with_its_first_request_and_waits_for_no_large_one() -> None:
     log, clients = written(large=60, small=2)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     s.step()
     assert s.ask(1, beat(clients["large"])) is None
     assert s.ask(2, beat(clients["small"])) is not None
@@ -170,7 +170,7 @@ def test_a_small_group_is_loaded_with_its_first_request_and_waits_for_no_large_o
 
 def test_of_groups_that_somebody_waits_for_the_smaller_one_comes_first() -> None:
     log, clients = written(large=100, middle=10, idle=30)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     assert s.ask(1, beat(clients["large"])) is None
     for _ in range(3):
         s.step()
@@ -184,7 +184,7 @@ def test_of_groups_that_somebody_waits_for_the_smaller_one_comes_first() -> None
 
 def test_who_waits_is_answered_in_the_order_of_the_requests() -> None:
     log, clients = written(g=50)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     c = clients["g"]
     s.ask(1, beat(c))
     s.ask(2, ConsumerHeartbeat("g", c.member_id, -1))
@@ -199,7 +199,7 @@ def test_who_waits_is_answered_in_the_order_of_the_requests() -> None:
 
 def test_who_waits_too_long_is_told_that_the_group_is_loading_and_nobody_is_forgotten() -> None:
     log, clients = written(g=50)
-    s = Heir(log, hold_ms=300).take_over()
+    s = NewOwner(log, hold_ms=300).take_over()
     s.ask(1, beat(clients["g"]))
     s.at += 200
     s.ask(2, beat(clients["g"]))
@@ -209,7 +209,7 @@ def test_who_waits_too_long_is_told_that_the_group_is_loading_and_nobody_is_forg
     assert list(s.replies) == [1] and s.replies[1].code == Code.COORDINATOR_LOAD_IN_PROGRESS
     s.all()
     assert s.replies[2].code == Code.NONE and s.service.tally.open == 0
-    at_once = Heir(log, hold_ms=0).take_over()
+    at_once = NewOwner(log, hold_ms=0).take_over()
     answer = at_once.ask(1, beat(clients["g"]))
     assert answer is not None and answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS
     assert at_once.owner.loader.queue.next() == "g"
@@ -217,7 +217,7 @@ def test_who_waits_too_long_is_told_that_the_group_is_loading_and_nobody_is_forg
 
 def test_requests_that_came_during_the_takeover_go_on_when_their_group_is_there() -> None:
     log, clients = written(g=50, h=2)
-    s = Heir(log)
+    s = NewOwner(log)
     s.service.assigned([1], 1, {1}, s.now)
     for token, group_id in ((1, "g"), (2, "h")):
         s.service.request(token, beat(clients[group_id]), s.now)
@@ -229,7 +229,7 @@ def test_requests_that_came_during_the_takeover_go_on_when_their_group_is_there(
 
 def test_whoever_waits_when_the_partition_goes_away_is_sent_on() -> None:
     log, clients = written(g=50)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     s.ask(1, beat(clients["g"]))
     s.step()
     s.service.lost("a test")
@@ -241,7 +241,7 @@ def test_whoever_waits_when_the_partition_goes_away_is_sent_on() -> None:
 def test_a_group_that_cannot_be_read_refuses_who_waits_and_the_others_go_on() -> None:
     log, clients = written(bad=50, good=50)
     log.damaged = "bad"
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     s.ask(1, beat(clients["bad"]))
     s.ask(2, beat(clients["good"]))
     s.all()
@@ -251,14 +251,14 @@ def test_a_group_that_cannot_be_read_refuses_who_waits_and_the_others_go_on() ->
 
 def test_a_list_of_groups_waits_until_all_are_loaded() -> None:
     log, _ = written(g=50, h=50)
-    s = Heir(log).take_over()
+    s = NewOwner(log).take_over()
     assert s.ask(1, ListGroups()) is None
     s.all()
     s.service.wake(s.now)
     s.drive()
     answer = s.replies[1]
     assert isinstance(answer, ListReply) and {g.group_id for g in answer.groups} == {"g", "h"}
-    late = Heir(log, hold_ms=100).take_over()
+    late = NewOwner(log, hold_ms=100).take_over()
     late.ask(1, ListGroups())
     late.at += 150
     late.service.wake(late.now)

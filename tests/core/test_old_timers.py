@@ -44,7 +44,7 @@ def of_member(world: World, member_id: str) -> set[str]:
 
 
 def fires(world: World, name: str, member_id: str, tag: int) -> int:
-    """How many records come of a timer that fires now."""
+    """Returns the number of records that a timer writes if it fires now."""
     turn, key = world.shard._turn, (name, "g", member_id) if member_id else (name, "g")
     fx = turn.begin(world.now)
     group = world.shard.groups["g"]

@@ -18,14 +18,14 @@ from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.turn import Computed, Ports
 from sidecar.core.vocabulary.errors import Code
-from tests.core.test_loading import Heir, Log
+from tests.core.test_loading import Log, NewOwner
 from tests.core.world import topic
 
 QUARANTINE_MS, UNTIL_MS = 7_000, 60_000
 CONFIG = ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0, join_wait_ms=0)
 
 
-class Successor(Heir):
+class Successor(NewOwner):
     """A sidecar that began anew; the log is empty, or holds what was not lost."""
 
     def __init__(self, quarantine: Quarantine, log: Log | None = None) -> None:
@@ -78,7 +78,7 @@ OF_MEMBERS: list[Event] = [
 ]
 
 
-def anew(quarantine_ms: int = QUARANTINE_MS) -> Successor:
+def in_quarantine(quarantine_ms: int = QUARANTINE_MS) -> Successor:
     made = Successor(Quarantine(quarantine_ms, UNTIL_MS))
     made.take_over()
     return made
@@ -86,20 +86,20 @@ def anew(quarantine_ms: int = QUARANTINE_MS) -> Successor:
 
 @pytest.mark.parametrize("event", JOINS, ids=name_of)
 def test_nobody_joins_before_its_time(event: Event) -> None:
-    heir = anew()
-    assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
-    heir.at += QUARANTINE_MS - 1
-    assert heir.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
-    assert heir.ask(1, GroupsWithRecords(candidates=("g",))) == GroupsWithRecordsReply(groups=frozenset())
-    heir.at += 1
-    answer = heir.ask(2, event)
+    new_owner = in_quarantine()
+    assert new_owner.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    new_owner.at += QUARANTINE_MS - 1
+    assert new_owner.code(event) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    assert new_owner.ask(1, GroupsWithRecords(candidates=("g",))) == GroupsWithRecordsReply(groups=frozenset())
+    new_owner.at += 1
+    answer = new_owner.ask(2, event)
     assert answer is None or answer.code in (Code.NONE, Code.MEMBER_ID_REQUIRED)
 
 
 @pytest.mark.parametrize("event", OF_MEMBERS, ids=name_of)
 def test_whoever_was_a_member_hears_at_once_that_it_is_none(event: Event) -> None:
     """A classic member that was joining again has a member id, and may own partitions (cooperative rebalancing)."""
-    assert anew().code(event) == Code.UNKNOWN_MEMBER_ID
+    assert in_quarantine().code(event) == Code.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("event", OF_MEMBERS, ids=name_of)
@@ -116,21 +116,21 @@ def test_a_coordinator_that_has_lost_nothing_says_the_same(event: Event) -> None
 def test_whoever_owns_nothing_by_it_is_answered_as_ever(event: Event) -> None:
     lost_nothing = Successor(Quarantine())
     lost_nothing.take_over()
-    assert anew().code(event) == lost_nothing.code(event)
+    assert in_quarantine().code(event) == lost_nothing.code(event)
 
 
 def test_the_time_counts_from_each_takeover() -> None:
     """Before, nobody could be told anything."""
-    heir = anew()
-    heir.at += QUARANTINE_MS
-    heir.service.assigned([2], 2, {1, 2}, heir.now)
-    heir.drive()
-    heir.at += 1_000
-    heir.service.assigned([1], 3, {1, 2}, heir.now)
-    heir.drive()
-    assert heir.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
-    heir.at += QUARANTINE_MS
-    assert heir.code(beat("m", 0)) == Code.NONE
+    new_owner = in_quarantine()
+    new_owner.at += QUARANTINE_MS
+    new_owner.service.assigned([2], 2, {1, 2}, new_owner.now)
+    new_owner.drive()
+    new_owner.at += 1_000
+    new_owner.service.assigned([1], 3, {1, 2}, new_owner.now)
+    new_owner.drive()
+    assert new_owner.code(beat("m", 0)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    new_owner.at += QUARANTINE_MS
+    assert new_owner.code(beat("m", 0)) == Code.NONE
 
 
 def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_later_ones() -> None:
@@ -149,18 +149,18 @@ def test_it_lasts_its_time_for_a_takeover_at_the_last_moment_and_is_over_for_lat
 
 
 def test_a_request_that_waited_for_the_takeover_does_not_slip_in() -> None:
-    heir = Successor(Quarantine(QUARANTINE_MS, UNTIL_MS))
-    heir.service.assigned([1], 1, {1}, heir.now)
-    assert heir.service.out, "it has to be fenced first"
-    heir.service.request(1, beat("m", 0), heir.now)
-    assert heir.held(1)
-    heir.drive()
-    heir.all()
-    answer = heir.replies[1]
+    new_owner = Successor(Quarantine(QUARANTINE_MS, UNTIL_MS))
+    new_owner.service.assigned([1], 1, {1}, new_owner.now)
+    assert new_owner.service.out, "it has to be fenced first"
+    new_owner.service.request(1, beat("m", 0), new_owner.now)
+    assert new_owner.held(1)
+    new_owner.drive()
+    new_owner.all()
+    answer = new_owner.replies[1]
     assert answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_without_a_quarantine_they_join_and_are_still_told_that_they_are_no_members() -> None:
-    heir = anew(quarantine_ms=0)
-    assert heir.code(beat("m", 3)) == Code.UNKNOWN_MEMBER_ID
-    assert heir.code(beat("m", 0)) == Code.NONE
+    new_owner = in_quarantine(quarantine_ms=0)
+    assert new_owner.code(beat("m", 3)) == Code.UNKNOWN_MEMBER_ID
+    assert new_owner.code(beat("m", 0)) == Code.NONE

@@ -24,7 +24,7 @@ def one_event(crowd: Crowd) -> None:
     rng, actors = crowd.rng, crowd.actors
     what = rng.random() / crowd.faults
     if len(actors) < 1 or (what < 0.3 and len(actors) < 3) or (what < 0.03 and len(actors) < 7):
-        crowd.come()
+        crowd.add_client()
     elif what < 0.06:
         crowd.leave(rng.choice(actors))
     elif what < 0.07:
@@ -88,7 +88,7 @@ def converge(crowd: Crowd) -> None:
         for a in crowd.actors:
             crowd.act(a)
         sleep(crowd, 500)
-    group = crowd.world.live
+    group = crowd.world.classic_group
     if not crowd.actors:
         return
     assert group is not None and group.state is State.STABLE, group

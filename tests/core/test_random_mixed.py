@@ -25,11 +25,11 @@ def one_event(mixed: Mixed) -> None:
     rng, size = mixed.rng, len(mixed.old) + len(mixed.new)
     what = rng.random()
     if size < 1 or (what < 0.25 and size < 3) or (what < 0.05 and size < 7):
-        mixed.comes()
+        mixed.add_client()
     elif what < 0.09:
         mixed.leaves()
     elif what < 0.1:
-        mixed.dies()
+        mixed.kill_client()
     elif what < 0.14:
         mixed.restarts()
     elif what < 0.16:
@@ -46,10 +46,10 @@ def one_event(mixed: Mixed) -> None:
         mixed.world.finish()
         mixed.deliver()
     else:
-        everybody(mixed, 0.5)
+        act_all(mixed, 0.5)
 
 
-def everybody(mixed: Mixed, part: float) -> None:
+def act_all(mixed: Mixed, part: float) -> None:
     for o in list(mixed.old):
         if mixed.rng.random() < part:
             mixed.act(o)
@@ -115,9 +115,9 @@ def converge(mixed: Mixed) -> None:
     world.loses = 0.0
     world.config = replace(world.config, migration_policy="bidirectional")
     if not mixed.old and not mixed.new:
-        mixed.comes()
+        mixed.add_client()
     for _ in range(60):
-        everybody(mixed, 1.0)
+        act_all(mixed, 1.0)
         world.finish()
         mixed.sleep(2_000)
         mixed.check()

@@ -127,7 +127,7 @@ def meet(turn: Turn, event: Meet, token: int) -> None:
     soft.waiting = {}
 
 
-def alone(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
+def refuse_waiting(turn: Turn, group: Meeting, key: tuple[str, ...], tag: int) -> None:
     soft: ToySoft = turn.soft_of(group.group_id)
     for token in soft.waiting.values():
         turn.reply(token, ToyAnswer(Code.REBALANCE_IN_PROGRESS, "Nobody else came."))
@@ -152,7 +152,7 @@ TOY = GroupKind(
     config=dict,
     records=(RecordKind(MEETING, MeetingRecord, "toy-v1", Role.GROUP),),
     events={Meet: meet},
-    timers={"alone": alone},
+    timers={"alone": refuse_waiting},
     loaded=lambda turn, group: None,
     touched=lambda turn, group, member_id: None,
     topics_changed=lambda turn, group, changed: None,
@@ -262,7 +262,7 @@ class Hall(Meeting):
 
 
 class Close(Event):
-    """Only halls know it."""
+    """An event that only halls handle."""
 
 
 def enter(turn: Turn, event: Meet, token: int) -> None:
@@ -280,7 +280,7 @@ def close(turn: Turn, event: Close, token: int) -> None:
 
 
 def make_a_hall_of_it(turn: Turn, event: Close, token: int) -> None:
-    """What a crossing may do: a meeting becomes a hall within one turn."""
+    """A crossing that makes a hall of a meeting within one turn."""
     guests = turn.groups[event.group_id].guests
     turn.write(Tombstone(MEETING, event.group_id, "", "became a hall"))
     turn.write(HallRecord(event.group_id, guests, "was a meeting"))

@@ -103,7 +103,7 @@ class Story:
         elif command is not None:
             told = command(self, words[1:], options)
         elif words[1] in CLASSIC_WAITS:
-            told = [self.come(words[0], *CLASSIC_WAITS[words[1]](self.classic, words[0], options))]
+            told = [self.answer_line(words[0], *CLASSIC_WAITS[words[1]](self.classic, words[0], options))]
         elif words[1] in CLASSIC and (words[1] != "commit" or "gen" in options or words[0] in self.classic.clients):
             told = [CLASSIC[words[1]](self.classic, words[0], options)]
         elif words[1] in ("commit", "fetch"):
@@ -113,15 +113,15 @@ class Story:
         return told + self.released() + self.classic.reported()
 
     def released(self) -> list[str]:
-        """Answers that have come to requests of earlier lines."""
+        """Returns the lines of answers to earlier requests that have come since."""
         due = [t for t in self.pending if t in self.world.replies]
         return [self.pending.pop(t)(self.world.replies.pop(t).answer) for t in due]
 
-    def come(self, who: str, token: int, told: Callable[[Answer], str]) -> str:
-        """The line when the answer is there, now or later."""
+    def answer_line(self, who: str, token: int, to_line: Callable[[Answer], str]) -> str:
+        """Returns the line of the answer, or `waits`: then `released` prints the line when the answer comes."""
         if token in self.world.replies:
-            return told(self.world.replies.pop(token).answer)
-        self.pending[token] = told
+            return to_line(self.world.replies.pop(token).answer)
+        self.pending[token] = to_line
         return f"{who}: waits"
 
     def topics(self, words: list[str], options: dict[str, str]) -> list[str]:
@@ -252,7 +252,7 @@ class Story:
                 hb = replace(hb, **{name: options[key]})
         if "timeout" in options:
             hb = replace(hb, rebalance_timeout_ms=int(options["timeout"]))
-        return self.come(who, self.world.request(hb), lambda reply: self.answer(who, reply))
+        return self.answer_line(who, self.world.request(hb), lambda reply: self.answer(who, reply))
 
 
 def rebalance(story: Story, words: list[str], options: dict[str, str]) -> list[str]:
@@ -303,7 +303,7 @@ COMMANDS: dict[str, Callable[[Story, list[str], dict[str, str]], list[str]]] = {
     "remove": lambda story, words, options: story.classic.remove(words),
     "describe": lambda story, words, options: story.classic.describe(),
     "list": lambda story, words, options: story.classic.listed(),
-    "standing": lambda story, words, options: story.classic.standing(),
+    "standing": lambda story, words, options: story.classic.deletion_check(),
 }
 CLASSIC_WAITS = {"join-group": ClassicWords.join, "sync-group": ClassicWords.sync}
 CLASSIC = {"beat": ClassicWords.beat, "leave-group": ClassicWords.leave, "commit": ClassicWords.commit}

@@ -59,7 +59,7 @@ class World(OneShard):
         self.running: list[RunAssignor] = []
         self.notes: list[Log | Count | Observe] = []
         """What went to the log and the metrics; whoever reads them takes them out."""
-        self.endings = Endings(self._alone)
+        self.endings = Endings(self._code_of_empty_shard)
 
     def empty(self, lease_ms: int = 0) -> Shard:
         config = Computed(lambda kind, group_id: self.classic if kind == CLASSIC else self.config)
@@ -67,8 +67,8 @@ class World(OneShard):
         image = self.shard.image if hasattr(self, "shard") else None
         return Shard(REGISTRY, ports, image, self.now_ms + lease_ms if lease_ms else 0)
 
-    def _alone(self, event: Event) -> Code:
-        """How a coordinator answers this that knows nobody."""
+    def _code_of_empty_shard(self, event: Event) -> Code:
+        """Returns the error code of a coordinator without groups."""
         replies = self.empty().handle(event, 1, self.now).replies
         return replies[0].answer.code if replies else Code.NONE
 
@@ -138,7 +138,7 @@ class World(OneShard):
         return found
 
     def member_ids(self, group_id: str) -> set[str]:
-        """Of a group of any kind; nobody if there is none."""
+        """Returns the member ids of a group of any kind; empty if the group does not exist."""
         found = self.shard.groups.get(group_id)
         return set() if found is None else set(getattr(found, "members", ()))
 

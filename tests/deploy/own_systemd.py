@@ -45,7 +45,7 @@ NEEDED = "sysinit.target", "basic.target", "sockets.target", "shutdown.target", 
 
 
 class SystemdError(Exception):
-    """It does not start here, with what it said."""
+    """systemd does not start here; the text has its output."""
 
 
 class OwnSystemd:
@@ -93,6 +93,6 @@ class OwnSystemd:
 
 
 def missing() -> list[str]:
-    """What this needs and does not find."""
+    """Returns the tools and rights that this needs and does not find."""
     tools = [name for name in ("unshare", "nsenter", "mount", "systemctl", INIT) if shutil.which(name) is None]
     return tools + (["root"] if os.geteuid() != 0 else [])

@@ -55,7 +55,7 @@ def docs(text: str) -> list[Doc]:
 
 
 def judged(text: str, version: str) -> dict[str, int]:
-    """What kubeconform counts. It knows the vendored schemas only; a kind without one is an error."""
+    """Returns kubeconform's counts. It uses the vendored schemas only; a kind without one is an error."""
     places = [f"{SCHEMAS}/v{version}", f"{SCHEMAS}/crd"]
     where = [x for p in places for x in ("-schema-location", p + "/{{.ResourceKind}}{{.KindSuffix}}.json")]
     command = [str(tool(KUBECONFORM)), "-strict", "-summary", "-output", "json", "-kubernetes-version", version, *where]

@@ -33,7 +33,7 @@ def folder(root: Path, tmp_path: Path) -> Path:
 
 
 def sidecars(folder: Path, file: str = FILE) -> dict[str, Any]:
-    """How they are scraped: the first job."""
+    """Returns the job that scrapes sidecars: the first one."""
     return dict(yaml.safe_load((folder / file).read_text())["scrape_configs"][0])
 
 
@@ -58,7 +58,7 @@ class Scraped(Ground):
         return b"sidecar_ready 1\n"
 
 
-async def until(prometheus: Prometheus, query: str, value: float) -> None:
+async def wait_for_value(prometheus: Prometheus, query: str, value: float) -> None:
     for _ in range(60):
         if await asyncio.to_thread(prometheus.values, query) == [value]:
             return
@@ -77,10 +77,10 @@ def test_a_real_prometheus_scrapes_with_it(folder: Path, tmp_path: Path) -> None
         prometheus = Prometheus(folder, jobs, (folder / "rules.yml").read_text(), how=how)
         await asyncio.to_thread(prometheus.__enter__)
         try:
-            await until(prometheus, UP, 1)
-            await until(prometheus, "sidecar_ready", 1)
+            await wait_for_value(prometheus, UP, 1)
+            await wait_for_value(prometheus, "sidecar_ready", 1)
             (folder / "sidecar-token").write_text("a token that does not count\n")
-            await until(prometheus, UP, 0)
+            await wait_for_value(prometheus, UP, 0)
         finally:
             await asyncio.to_thread(prometheus.__exit__)
 

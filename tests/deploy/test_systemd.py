@@ -63,8 +63,8 @@ def units(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(analyze: str, file: Path) -> tuple[int, list[str]]:
-    """What systemd has to say of a unit and its drop-ins."""
+def verify(analyze: str, file: Path) -> tuple[int, list[str]]:
+    """Returns exit code and complaints of `systemd-analyze verify` for a unit and its drop-ins."""
     done = subprocess.run([analyze, "verify", "--man=no", str(file)], capture_output=True, text=True, check=False)
     return done.returncode, [line for line in done.stderr.splitlines() if "kafka-group-sidecar" in line]
 
@@ -72,13 +72,13 @@ def said(analyze: str, file: Path) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("kind", ["service", "socket"])
 def test_systemd_verifies_it(analyze: str, units: Path, kind: str) -> None:
     file = units / f"kafka-group-sidecar.{kind}"
-    assert said(analyze, file) == (0, [])
+    assert verify(analyze, file) == (0, [])
 
 
 def test_systemd_would_notice_a_mistake(analyze: str, units: Path) -> None:
     file = units / "kafka-group-sidecar.service"
     file.write_text(file.read_text().replace("Type=notify", "Type=notified"))
-    assert "notified" in "".join(said(analyze, file)[1])
+    assert "notified" in "".join(verify(analyze, file)[1])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_systemd_would_notice_a_mistake_in_the_credentials(analyze: str, units: 
     file = units / DROP_IN.name / "credentials.conf"
     assert right in file.read_text()
     file.write_text(file.read_text().replace(right, wrong))
-    assert "credentials.conf" in "".join(said(analyze, units / "kafka-group-sidecar.service")[1])
+    assert "credentials.conf" in "".join(verify(analyze, units / "kafka-group-sidecar.service")[1])
 
 
 def test_it_may_do_little(analyze: str, root: Path) -> None:

@@ -191,9 +191,9 @@ class ClassicSide:
     async def ask(self, module: Any, name: str, req: Any, version: int | None = None) -> Any:
         return await self.pool.request(module, name, req, version)
 
-    def excused(self, n: int, theirs: ClassicSide) -> str:
-        """Why the answers to this request differ, if they do on purpose: in a join phase OffsetDelete goes by what the
-        members have said until now, at Kafka by the last generation (docs/reference/differences.md)."""
+    def intended_difference(self, n: int, theirs: ClassicSide) -> str:
+        """Returns why the answers to this request differ on purpose: in a join phase OffsetDelete goes by the
+        subscriptions that have come so far, in Kafka by the last generation (docs/reference/differences.md)."""
         kept, deleted = (0, [(0, SUBSCRIBED)]), (0, [(0, 0)])
         both = self.answers[n], theirs.answers[n]
         return "OffsetDelete in a join phase" if both in ((kept, deleted), (deleted, kept)) else ""
@@ -212,7 +212,7 @@ class ClassicSide:
         session: int = SESSION_MS,
     ) -> object:
         member_id = {"own": self.ids.get(member, ""), "": "", "wrong": "no-such-member"}[who]
-        protocols = [jg.JoinGroupRequestProtocol(p, self.says(member, topics)) for p in KNOWN[known]]
+        protocols = [jg.JoinGroupRequestProtocol(p, self.subscription_of(member, topics)) for p in KNOWN[known]]
         req = jg.JoinGroupRequest(self.group, session, REBALANCE_MS, member_id, instance, kind, protocols)
         res = await self.ask(jg, "JoinGroup", req, version)
         first = res.error_code
@@ -239,7 +239,7 @@ class ClassicSide:
             "metadata": sorted((m.group_instance_id or "", m.metadata) for m in res.members),
         }
 
-    def says(self, member: str, topics: tuple[str, ...]) -> bytes:
+    def subscription_of(self, member: str, topics: tuple[str, ...]) -> bytes:
         return subscription(topics)
 
     async def do_sync(self, member: str, by: int, version: int, wrong: str = "") -> object:
@@ -389,7 +389,7 @@ def agree(ours: ClassicSide, theirs: ClassicSide) -> bool:
             raise Parted("another leader")
         if code_of(b) == UNKNOWN_SERVER_ERROR:
             raise Parted("Kafka breaks")
-        if why := ours.excused(n, theirs):
+        if why := ours.intended_difference(n, theirs):
             raise Parted(why)
     return not different
 

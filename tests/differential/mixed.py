@@ -30,7 +30,7 @@ CONSUMERS = ("c1", "c2", "c3")
 INSTANCES = {"m1": "i1", "m2": "i2", "m3": "i3", "c1": "i1", "c2": "i2", "c3": "i4"}
 Owned = dict[str, list[int]]
 ASSIGNOR = "range"
-"""Of all members of the consumer protocol."""
+"""Assignor of all members of the consumer protocol."""
 
 
 def make_mixed(seed: int) -> list[Step]:
@@ -99,7 +99,7 @@ def _consumer(rng: random.Random, member: str) -> Step:
     return Step("ccommit", member, {"by": rng.choice((0, 0, -1, 1)), "version": rng.choice((9, 9, 8))})
 
 
-class _Quiet(Side):
+class _SideWithoutTexts(Side):
     """The texts of refusals name member ids, which differ between the sides."""
 
     def plain(self, text: str | None) -> str | None:
@@ -109,7 +109,7 @@ class _Quiet(Side):
 class MixedSide(ClassicSide):
     def __init__(self, pool: Pool, group: str, topic_ids: dict[str, bytes] | None = None) -> None:
         super().__init__(pool, group)
-        self.consumers = _Quiet(pool, group, topic_ids or {})  # type: ignore[arg-type]
+        self.consumers = _SideWithoutTexts(pool, group, topic_ids or {})  # type: ignore[arg-type]
         self.owned: dict[str, Owned] = {}
         self.unsynced = False
         """A generation of the classic protocol has not come to its assignments."""
@@ -120,7 +120,7 @@ class MixedSide(ClassicSide):
         self.led: set[str] = set()
         """Members whose last generation was one of the classic protocol: somebody led it."""
         self.midway = False
-        """It was downgraded, and upgraded again before the rebalance was over."""
+        """The group was downgraded, and upgraded again before the rebalance was over."""
         self.refused = False
         """A JoinGroup to an empty consumer group was refused."""
         self.waiting: set[str] = set()
@@ -136,7 +136,7 @@ class MixedSide(ClassicSide):
         self.before, self.upgrades = None, False
         super().send(n, s)
 
-    def excused(self, n: int, theirs: ClassicSide) -> str:
+    def intended_difference(self, n: int, theirs: ClassicSide) -> str:
         """Why the answers differ, if they are meant to (docs/reference/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
         * So does a member that waits for a generation, and what it claims and nobody else has is its own.
@@ -192,7 +192,7 @@ class MixedSide(ClassicSide):
         return answer
 
     # ---- members of the classic protocol say what they own --------------------------------------------------------
-    def says(self, member: str, topics: tuple[str, ...]) -> bytes:
+    def subscription_of(self, member: str, topics: tuple[str, ...]) -> bytes:
         owned = [cs.TopicPartition(t, ps) for t, ps in self.owned.get(member, {}).items()]
         return b"\0\1" + cs.ConsumerProtocolSubscription(list(topics), owned_partitions=owned).encode(1)
 

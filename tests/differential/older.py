@@ -15,9 +15,9 @@ DEFAULT_ASSIGNOR = "uniform"
 """The first of group.consumer.assignors."""
 INVALID_CONFIG = 40
 HEAD, TAIL = slice(0, 4), slice(5, None)
-"""Of what `Side.do_describe` tells: all but the assignment epoch."""
+"""Columns of `Side.do_describe` without the assignment epoch."""
 HEARTBEAT_FIELDS = 6
-"""Of the answer to a ConsumerGroupHeartbeat, as `Side.heartbeat` tells it."""
+"""Length of `Side.heartbeat`'s answer to a ConsumerGroupHeartbeat."""
 
 
 def is_older(version: str) -> bool:
@@ -25,8 +25,8 @@ def is_older(version: str) -> bool:
     return numbers(version)[:2] < numbers(KAFKA)[:2]
 
 
-def goes_on(s: Step, ours: object, theirs: object) -> str:
-    """Why these answers differ, though the groups do not in what follows. Else nothing."""
+def harmless_difference(s: Step, ours: object, theirs: object) -> str:
+    """Returns why these answers differ although the groups are equal; else an empty string."""
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
         return ""
     if s.verb == "describe" and ours[2] == theirs[2] == "Empty":

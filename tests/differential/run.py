@@ -31,7 +31,7 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
 from tests.differential.mixed import MixedSide, make_mixed
-from tests.differential.older import goes_on, is_older, parts
+from tests.differential.older import harmless_difference, is_older, parts
 from tests.differential.script import MORE_TOPICS, TOPICS, Side, Step, make, make_topics
 
 AT_ONCE = 24
@@ -117,7 +117,7 @@ def agreed(s: Step, ours: object, theirs: object) -> bool:
     )
 
 
-def comes_once_more(ours: object, theirs: object) -> bool:
+def repeated_static_join(ours: object, theirs: object) -> bool:
     """docs/reference/differences.md: a static member that joins once more is let in, or refused for what is looked at
     after that; at Kafka it is not. The script ends."""
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
@@ -138,16 +138,18 @@ async def until(check: Callable[[], Awaitable[bool]], limit_s: float) -> None:
             await asyncio.sleep(0.05)
 
 
-async def known(sides: Sequence[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]) -> None:
-    """Waits until both coordinators assign the topics as they are now."""
+async def wait_for_topics(
+    sides: Sequence[Side], conn: BrokerConnection, counts: dict[str, int], names: list[str]
+) -> None:
+    """Waits until both coordinators know the topics with their present partitions."""
 
-    async def there() -> bool:
+    async def both_know_topics() -> bool:
         ids = await topic_ids(conn, list(counts))
         for side in sides:
             side.ids = ids
         return all(await asyncio.gather(*(side.knows(counts, names) for side in sides)))
 
-    await until(there, KNOWN_S)
+    await until(both_know_topics, KNOWN_S)
 
 
 async def matched(sides: list[Side]) -> None:
@@ -197,12 +199,12 @@ async def play(
         own = [f"own-{seed}-a", f"own-{seed}-b"]
         for topic in own:
             await asyncio.to_thread(change_topic, admin, topic, "grow", counts)
-        await known(sides, theirs, counts, own)
+        await wait_for_topics(sides, theirs, counts, own)
     matched_s = math.inf
     for n, s in enumerate(steps):
         if s.verb == "topic" and admin is not None:
             await asyncio.to_thread(change_topic, admin, s.options["name"], s.options["how"], counts)
-            await known(sides, theirs, counts, own)
+            await wait_for_topics(sides, theirs, counts, own)
             continue
         before = await sides[1].described() if older and s.verb == "join" else None
         a, b = await asyncio.gather(*(side.run(s) for side in sides))
@@ -212,9 +214,9 @@ async def play(
             print(f"{n:3} {s}\n      sidecar {a}" + (f"\n      Kafka   {b}" if a != b else ""), flush=True)
         if "regex" in s.options:
             matched_s = min(matched_s, time.monotonic())
-        if comes_once_more(a, b):
+        if repeated_static_join(a, b):
             return n, "a static member joins once more"
-        if a != b and not agreed(s, a, b) and not (older and goes_on(s, a, b)):
+        if a != b and not agreed(s, a, b) and not (older and harmless_difference(s, a, b)):
             if before is not None and (why := parts(before, s.options["assignor"], "names" in s.options, a, b)):
                 return n, why
             if admin is not None and time.monotonic() - matched_s > MATCHED_ANEW_S:
@@ -303,11 +305,11 @@ async def play_classics(
         theirs.close()
 
     await asyncio.gather(*(worker(-1 - i) for i in range(min(CLASSIC_AT_ONCE, len(seeds)))))
-    tell_ends(ended)
+    print_endings(ended)
     return total, found
 
 
-def tell_ends(ended: Counter[str]) -> None:
+def print_endings(ended: Counter[str]) -> None:
     print("scripts by where they ended:", ", ".join(f"{why} {n:,}" for why, n in ended.most_common()))
 
 
@@ -339,7 +341,7 @@ async def play_many(kafka: LocalKafka, seeds: range, option: str, play_one: Play
         theirs.close()
 
     await asyncio.gather(*(worker() for _ in range(min(AT_ONCE, len(seeds)))))
-    tell_ends(ended)
+    print_endings(ended)
     return total, found
 
 

@@ -25,10 +25,10 @@ from sidecar.wire.generated import offset_fetch as of
 
 TOPICS = {"diff-a": 6, "diff-b": 4, "diff-c": 3}
 MORE_TOPICS = {"more-d": 6, "more-e": 3}
-"""Of share groups and streams groups. No pattern of a script matches them."""
+"""Topics of share groups and streams groups. No pattern of a script matches them."""
 GROUP_RESOURCE = 32
 PARTITIONS = 50
-"""Of __consumer_offsets."""
+"""Partitions of __consumer_offsets."""
 UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 25, 69
 
 
@@ -98,7 +98,7 @@ def make_topics(seed: int) -> list[Step]:
 
 @dataclass(frozen=True)
 class Traits:
-    """Of one script: who is static, and its one regular expression (docs/reference/differences.md says why no more)."""
+    """A script's static members, and its one regular expression (docs/reference/differences.md has the reason)."""
 
     instances: dict[str, str]
     regex: str | None

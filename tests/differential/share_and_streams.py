@@ -13,7 +13,7 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import Parted
-from tests.differential.run import Difference, admin_of, change_topic, known, play_many
+from tests.differential.run import Difference, admin_of, change_topic, play_many, wait_for_topics
 from tests.differential.script import Step
 from tests.differential.share import ShareSide, make_share
 from tests.differential.streams import StreamsSide
@@ -80,7 +80,7 @@ class Script:
         names = {name.replace("@", side.group) for side in self.sides}
         for topic in names:
             await asyncio.to_thread(change_topic, admin, topic, how, self.counts)
-        await known(self.sides, self.conn, self.counts, sorted(names))
+        await wait_for_topics(self.sides, self.conn, self.counts, sorted(names))
 
     async def _created(self) -> None:
         """Waits until internal topics that members were asked to create are there, and both coordinators know it."""
@@ -91,7 +91,7 @@ class Script:
         counts: dict[str, int] = {}
         while len(counts) < len(wanted):
             counts = await self._partitions(wanted)
-        await known(self.sides, self.conn, counts, wanted)
+        await wait_for_topics(self.sides, self.conn, counts, wanted)
         if len(wanted) < len(topics):
             raise Parted("a topic cannot be created")
         for side in self.sides:

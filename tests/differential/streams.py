@@ -28,7 +28,7 @@ NOT_READY = (1, 2)
 """Statuses: source topics are missing, or topics have unlike numbers of partitions."""
 HEARTBEAT_FIELDS, STATUSES, TASKS = 10, 5, 6
 TARGET, TOPOLOGY = 9, 7
-"""Of a member in a description, and of the description."""
+"""Columns of a member in a description, and of the description."""
 ROLES = ("active", "standby", "warmup")
 Owned = dict[str, dict[str, list[int]]]
 """Role -> subtopology -> partitions."""
@@ -40,9 +40,9 @@ class StreamsSide(Side):
     def __init__(self, conn: BrokerConnection, group: str, ids: dict[str, bytes]) -> None:
         super().__init__(conn, group, ids)
         self.given: dict[str, Owned] = {}
-        """What each member was told last."""
+        """Each member's last assignment."""
         self.has: dict[str, Owned] = {}
-        """What it has, if it withholds something."""
+        """A member's tasks, if they are not those of its last assignment."""
         self.endpoint_epochs: dict[str, int] = {}
         self.process: dict[str, str] = {}
         self.own_topics = False
@@ -53,7 +53,7 @@ class StreamsSide(Side):
         """A request was refused because another member has the instance id. Kafka takes that one's refined assignment
         for the refused member's all the same, and then its tasks (docs/reference/differences.md)."""
         self.details = ""
-        """Of the last heartbeat: its status MISSING_INTERNAL_TOPICS."""
+        """Detail of the last heartbeat's status MISSING_INTERNAL_TOPICS."""
 
     # ---- topics ---------------------------------------------------------------------------------------------
     async def knows(self, counts: Mapping[str, int], names: Iterable[str]) -> bool:
@@ -71,7 +71,7 @@ class StreamsSide(Side):
     async def probe(self, group: str, names: list[str]) -> st.StreamsGroupHeartbeatResponse:
         topo = Topo(tuple(Sub(n, (n,)) for n in names))
         req = st.StreamsGroupHeartbeatRequest(group, "probe", JOIN, rebalance_timeout_ms=TIMEOUT_MS, process_id="p")
-        req.topology = topo.told(group)
+        req.topology = topo.topology_of(group)
         req.active_tasks, req.standby_tasks, req.warmup_tasks = [], [], []
         res: st.StreamsGroupHeartbeatResponse = await self.conn.request(st, "StreamsGroupHeartbeat", req)
         gone = st.StreamsGroupHeartbeatRequest(group, "probe", LEAVE)
@@ -101,7 +101,7 @@ class StreamsSide(Side):
         self.details = next((s.status_detail for s in res.status or () if s.status_code == MISSING_INTERNAL_TOPICS), "")
         tasks = None
         if res.active_tasks is not None:
-            tasks = {r: _told(getattr(res, f"{r}_tasks")) for r in ROLES}
+            tasks = {r: by_subtopology(getattr(res, f"{r}_tasks")) for r in ROLES}
         if res.error_code == Code.NONE and req.member_epoch >= JOIN:
             self.epochs[member] = res.member_epoch
             self.endpoint_epochs[member] = res.endpoint_information_epoch
@@ -178,13 +178,18 @@ class StreamsSide(Side):
             return "a static member that joins once more is let in, and at Kafka is not (docs/reference/differences.md)"
         self.instances[member] = instance
         req = self.joining(member)
-        req.topology, req.process_id, req.instance_id, req.rack_id = topo.told(self.group), process, instance, rack
+        req.topology, req.process_id, req.instance_id, req.rack_id = (
+            topo.topology_of(self.group),
+            process,
+            instance,
+            rack,
+        )
         req.user_endpoint = st.Endpoint("host", port) if port else None
         req.client_tags = [st.KeyValue(k, v) for k, v in (tags or {}).items()]
         return await self.beat(member, req, version)
 
     async def do_ack(self, member: str) -> object:
-        """It has given up what it was told to, and has what it was given."""
+        """The member reports that it has exactly the tasks of its last assignment."""
         self.has.pop(member, None)
         return await self.beat(member, self.owning(member))
 
@@ -192,7 +197,7 @@ class StreamsSide(Side):
         return await self.beat(member, self.steady(member))
 
     async def do_withhold(self, member: str) -> object:
-        """What it was told last is not there yet, and what it had before is not gone yet."""
+        """The member keeps the tasks of its assignment before the last one."""
         before = self.given.get(member, {})
         req = self.owning(member)
         answer = await self.beat(member, req)
@@ -218,7 +223,7 @@ class StreamsSide(Side):
         return await self.beat(member, req)
 
     async def do_offsets(self, member: str, seed: int, twice: bool = False) -> object:
-        """Of the state that it has, in its tasks and in others."""
+        """The member reports offsets of its own tasks and of others."""
         rng = random.Random(seed)
         req = self.owning(member)
         tasks = [(s, p) for s in ("0", "1", "2") for p in range(4)]
@@ -258,7 +263,7 @@ class StreamsSide(Side):
 
     async def do_bad(self, member: str, how: str, topo: Topo) -> object:  # type: ignore[override]
         req = self.joining("nobody")
-        req.topology = topo.told(self.group)
+        req.topology = topo.topology_of(self.group)
         if how == "no timeout":
             req.rebalance_timeout_ms = -1
         elif how == "owns at join":
@@ -284,7 +289,7 @@ class StreamsSide(Side):
             req.active_tasks = []
         else:
             known = self.owning(member)
-            known.topology = topo.told(self.group)
+            known.topology = topo.topology_of(self.group)
             req = known
         return await self.beat("nobody", req)
 
@@ -322,15 +327,15 @@ class StreamsSide(Side):
             config = {"streams.heartbeat.interval.ms": str(interval)}
             assert (await self.altered(probe, config))[0] == Code.NONE
 
-            async def known() -> bool:
+            async def interval_reached() -> bool:
                 return (await self.probe(probe, ["diff-a"])).heartbeat_interval_ms == interval
 
-            await until(known, AT_MOST_S)
+            await until(interval_reached, AT_MOST_S)
         return answer
 
     # ---- differences on purpose (docs/reference/differences.md) ------------------------------------------------------
     def agrees(self, s: Step, ours: object, theirs: object) -> bool:
-        """Of Kafka's side. Both are right, and the script goes on."""
+        """Called on Kafka's side. Whether these answers differ on purpose, so that the script goes on."""
         if s.verb == "commit" and s.options["version"] < NEW_CODES_SINCE:
             return commit_to_only_offsets(ours, theirs)
         if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
@@ -459,7 +464,9 @@ def _uncounted(topology: Any) -> object:
 
 
 def _member(m: sd.Member) -> tuple[object, ...]:
-    told = tuple({r: _told(getattr(a, f"{r}_tasks")) for r in ROLES} for a in (m.assignment, m.target_assignment))
+    told = tuple(
+        {r: by_subtopology(getattr(a, f"{r}_tasks")) for r in ROLES} for a in (m.assignment, m.target_assignment)
+    )
     return (
         m.instance_id,
         m.rack_id,
@@ -477,7 +484,7 @@ def _member(m: sd.Member) -> tuple[object, ...]:
     )
 
 
-def _told(lists: Any) -> dict[str, list[int]]:
+def by_subtopology(lists: Any) -> dict[str, list[int]]:
     return {t.subtopology_id: sorted(t.partitions) for t in sorted(lists or (), key=lambda t: t.subtopology_id)}
 
 

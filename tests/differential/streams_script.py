@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.differential.script import Step
-from tests.differential.topology import SOURCES, Topo, another, random_topology
+from tests.differential.topology import SOURCES, Topo, changed_topology, random_topology
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 TIMEOUT_MS = 600_000
@@ -51,7 +51,7 @@ def make_streams(seed: int) -> list[Step]:
 
 
 class Traits:
-    """Of one script: its application, in which process each member runs, who is static, and who has an endpoint."""
+    """A script's application: each member's process, static members, and members with an endpoint."""
 
     def __init__(self, rng: random.Random, topo: Topo) -> None:
         self.topo = topo
@@ -77,7 +77,7 @@ class Traits:
         if self.tagged:
             options["tags"] = {"zone": rng.choice("abc")}
         if not good and rng.random() < 0.12:
-            options["topo"] = another(rng, self.topo)
+            options["topo"] = changed_topology(rng, self.topo)
         if rng.random() < 0.08:
             options["rack"] = rng.choice(("r1", "r2", ""))
         if rng.random() < 0.05:

@@ -59,9 +59,9 @@ class Topo:
     subs: tuple[Sub, ...]
     epoch: int = 3
     replicas: int = 0
-    """Of the first changelog topic."""
+    """Replicas of the first changelog topic."""
     good: bool = True
-    """Nothing was done to it."""
+    """The topology has no deliberate fault."""
 
     def __repr__(self) -> str:
         return f"[{'; '.join(map(repr, self.subs))} | epoch {self.epoch}{' rf' if self.replicas else ''}]"
@@ -69,8 +69,8 @@ class Topo:
     def names(self) -> list[str]:
         return [n for s in self.subs for n in (*s.sources, *s.sinks, *(n for n, _ in (*s.repartitions, *s.changelogs)))]
 
-    def told(self, group: str) -> st.Topology:
-        """As a client of this group sends it."""
+    def topology_of(self, group: str) -> st.Topology:
+        """Returns the topology as a client of this group sends it: topic names with the group's id."""
 
         def own(name: str) -> str:
             return name.replace("@", group)
@@ -118,7 +118,7 @@ def random_topology(rng: random.Random, sources: tuple[str, ...] = SOURCES) -> T
 
 
 def wrong(rng: random.Random, topo: Topo) -> Topo:
-    """The same one with a fault, most of which a client hears as an error and some as a status."""
+    """Returns the topology with a fault: most give an error, some a status."""
     first, *rest = topo.subs
     how = rng.choice(FAULTS)
     if how == "source is missing":
@@ -157,8 +157,8 @@ FAULTS = (
 )
 
 
-def another(rng: random.Random, topo: Topo) -> Topo:
-    """What a member of another version of the application brings."""
+def changed_topology(rng: random.Random, topo: Topo) -> Topo:
+    """Returns the topology of another version of the application."""
     first, *rest = topo.subs
     how = rng.choice(("newer", "older", "older", "sources", "changelogs"))
     if how == "newer":

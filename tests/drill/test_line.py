@@ -54,7 +54,7 @@ def opened(port: int) -> socket.socket:
 
 
 def answers(conn: socket.socket, said: bytes, within_s: float = 5.0) -> bytes:
-    """What comes back; nothing if nothing does."""
+    """Returns the bytes that come back; empty if none do."""
     conn.settimeout(within_s)
     conn.sendall(said)
     try:

@@ -109,7 +109,7 @@ def test_bystanders_are_not_blamed_for_the_time_in_which_nobody_asked_them() -> 
 
 
 class Busy(Member):
-    """It lets nobody else run for a while."""
+    """A member that blocks the loop for a while."""
 
     async def run(self, stopped: Callable[[], bool]) -> None:
         end_s = time.monotonic() + LOOK_S + 2 * LATE_S

@@ -89,7 +89,7 @@ class Reception:
 
 
 class ManualSession(Session):
-    """Its connection to the broker is made when a test says so."""
+    """A session whose connection to the broker a test makes."""
 
     def __init__(self, front: Reception) -> None:
         super().__init__(front)
@@ -131,7 +131,7 @@ class Bench:
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     """However the session ends, nothing of it is left for the collector."""
 
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench()
         session = weakref.ref(bench.session)
         await test(bench)
@@ -144,4 +144,4 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         assert left is None, [type(r) for r in gc.get_referrers(left)]
 
     with no_collector():
-        clock.run(whole())
+        clock.run(main())

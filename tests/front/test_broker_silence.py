@@ -56,15 +56,15 @@ class Silence(EmbeddedFront):
         return self.front.server.watch.problem
 
     async def fall_silent(self) -> None:
-        """Somebody finds it out."""
-        self.brokers.stand_still(1)
+        """Makes the broker silent, and waits until the front has noticed."""
+        self.brokers.pause(1)
         client = await self.client()
         client.post(metadata("orders"), 9)
         await ends(client)
         assert self.problem()
 
-    async def go_on(self) -> None:
-        self.brokers.go_on(1)
+    async def resume(self) -> None:
+        self.brokers.resume(1)
         await until(lambda: not self.problem())
 
 
@@ -73,7 +73,7 @@ async def passes(seconds: float) -> None:
 
 
 async def ends(client: EmbeddedClient, within_s: float = WITHIN_S) -> str:
-    """How: with an answer, or closed."""
+    """Returns how the request ends: with an answer, or with a closed connection."""
     began_s = time.monotonic()
     await until(lambda: client.waiting or client.closed, 60)
     assert time.monotonic() - began_s <= within_s
@@ -81,7 +81,7 @@ async def ends(client: EmbeddedClient, within_s: float = WITHIN_S) -> str:
 
 
 def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = Silence(**given)
         embedded.show()
         await test(embedded)
@@ -89,7 +89,7 @@ def run(test: Callable[[Silence], Coroutine[Any, Any, None]], **given: Any) -> N
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["old connection", "new connection"])
@@ -99,7 +99,7 @@ def test_every_api_is_answered_or_closed_in_time(api: Api, known: bool) -> None:
         client = await embedded.client()
         if known:
             await client.ask(metadata("orders"), 9)
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         if not known:
             client = await embedded.client()
         client.send(smallest(Api(api), "g"))
@@ -129,7 +129,7 @@ def test_what_was_asked_before_it_was_found_silent_is_answered_as_well() -> None
     async def test(embedded: Silence) -> None:
         known = await embedded.client()
         assert (await known.ask(FIND, 4)).coordinators[0].node_id == 1
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         known.post(FIND, 4)
         assert await ends(known) == "answered"
         found = (await known.answer(FIND, 4)).coordinators[0]
@@ -232,7 +232,7 @@ def test_what_was_passed_on_closes_its_connection() -> None:
     async def test(embedded: Silence) -> None:
         client = await embedded.client()
         await client.ask(metadata("orders"), 9)
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         client.post(metadata("orders"), 9)
         assert await ends(client) == "closed"
 
@@ -244,7 +244,7 @@ def test_a_commit_that_the_broker_has_not_answered_is_in_doubt() -> None:
         client = await embedded.client()
         client.post(commit("g", "m1", 1, "orders", {0: 1}), 9)
         check = await embedded.request()
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         embedded.reply(check, CheckReply(ticket=7))
         assert await ends(client) == "closed"
         assert [m.sure for m in embedded.of(CommitEnded)] == [False]
@@ -258,7 +258,7 @@ def test_the_coordinator_learns_that_rights_are_not_known() -> None:
         client = await embedded.client()
         client.post(join("g", "m1"), 1)
         request = await embedded.request()
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         embedded.front.from_coordinator(AskAccess(request.token, frozenset({"payments"})))
         await until(lambda: embedded.of(AccessAnswer), WITHIN_S)
         assert embedded.of(AccessAnswer)[0].hidden is None
@@ -268,7 +268,7 @@ def test_the_coordinator_learns_that_rights_are_not_known() -> None:
 
 def test_a_large_request_of_a_stranger_is_not_waited_for() -> None:
     async def test(embedded: Silence) -> None:
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         client = await embedded.client()
         client.send(request_frame(Api.HEARTBEAT, 0, 1, "c", False, b"\0" * 5_000))
         assert await ends(client) == "closed"
@@ -281,7 +281,7 @@ def test_thousands_are_closed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test(embedded: Silence) -> None:
         clients = [await embedded.client(f"10.0.{i // 250}.{i % 250}") for i in range(1_000)]
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         for client in clients:
             client.post(metadata("orders"), 9)
         lost = clients[0].session.connection_lost
@@ -305,7 +305,7 @@ def test_a_connection_that_needs_nothing_of_the_broker_stays() -> None:
         await client.ask(metadata("orders"), 9)
         await embedded.fall_silent()
         assert not client.closed
-        await embedded.go_on()
+        await embedded.resume()
         assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
 
     run(test)
@@ -315,13 +315,13 @@ def test_an_answer_that_comes_after_all_is_dropped() -> None:
     async def test(embedded: Silence) -> None:
         client = await embedded.client()
         await client.ask(FIND, 4)
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         client.post(FIND, 4)
         await ends(client)
         await client.answer(FIND, 4)
         client.post(FIND, 4)
         await client.answer(FIND, 4)
-        await embedded.go_on()
+        await embedded.resume()
         assert (await client.ask(metadata("orders"), 9)).cluster_id == "in-memory"
         assert not client.waiting and not client.closed
 
@@ -380,7 +380,7 @@ def test_begin_and_end_are_logged_once_and_counted() -> None:
             await ends(client, 0.1)
         await passes(60)
         assert embedded.probes < 10, "a broker that accepts nothing has a short queue"
-        await embedded.go_on()
+        await embedded.resume()
         assert (embedded.metrics.value("broker_silent"), embedded.metrics.value("broker_silences")) == (0, 1)
         told = [line for line in embedded.lines.lines if "broker" in str(line)]
         assert len(told) == 2, told
@@ -390,7 +390,7 @@ def test_begin_and_end_are_logged_once_and_counted() -> None:
 
 def test_nothing_is_watched_where_that_is_switched_off() -> None:
     async def test(embedded: Silence) -> None:
-        embedded.brokers.stand_still(1)
+        embedded.brokers.pause(1)
         client = await embedded.client()
         client.post(metadata("orders"), 9)
         await passes(60)

@@ -60,7 +60,7 @@ class Client:
         self.sent_bytes = 0
 
     def send(self, data: bytes) -> int:
-        """What one read of the loop brings of these bytes. Returns how many that are."""
+        """Delivers the bytes that one read of the loop gets. Returns their number."""
         return read(self.crowd, self.session, self.socket, data)
 
 
@@ -83,7 +83,7 @@ ENDLESS = {"small requests": b"".join(group(i) for i in range(4_000)), "one larg
 def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> None:
     """Symptom: each had its turn in every iteration of the loop, and a member's heartbeat waited 0.2 s for them all."""
 
-    async def whole() -> None:
+    async def main() -> None:
         crowd, data = Crowd(), ENDLESS[what]
         clients = [await crowd.client() for _ in range(CROWD)]
         bystander = await crowd.client()
@@ -110,13 +110,13 @@ def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> N
             if client.session.brokers_end is not None:
                 client.session.brokers_end.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_who_waits_for_others_is_read_no_sooner_because_it_takes_its_answers() -> None:
     """Whoever is not read for two reasons is read again when both are over, in any order."""
 
-    async def whole() -> None:
+    async def main() -> None:
         crowd = Crowd()
         client = await crowd.client()
         budget = crowd.front.memory.reads.budget
@@ -138,11 +138,11 @@ def test_who_waits_for_others_is_read_no_sooner_because_it_takes_its_answers() -
             assert client.socket.reading
         client.socket.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_a_broker_that_sends_much_waits_for_others_too() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         crowd = Crowd()
         client = await crowd.client()
         await crowd.reach([client])
@@ -160,4 +160,4 @@ def test_a_broker_that_sends_much_waits_for_others_too() -> None:
         client.socket.lose()
         broker.lose()
 
-    clock.run(whole())
+    clock.run(main())

@@ -29,7 +29,7 @@ class Timeline:
         self._sent_ms: int | None = None
 
     def go(self, ms: int) -> list[tuple[int, bool, bool]]:
-        """What the detector says, from then on."""
+        """Lets this time pass. Returns the detector's verdicts."""
         began_ms = self.now_ms
         told: list[tuple[int, bool, bool]] = []
         d = self.detector

@@ -50,14 +50,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(**given)
         await test(embedded)
         await turns()
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def accepted(member: str = "m1") -> HeartbeatReply:
@@ -480,11 +480,11 @@ def test_if_that_broker_does_not_answer_the_clients_connection_breaks(down: bool
 
 
 def test_a_handler_may_tell_the_coordinator_something_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tells(call: Call) -> Handler:
+    def reports_settings(call: Call) -> Handler:
         yield SendToCoordinator(SettingsPassed())
         return dg.DescribeGroupsResponse().encode(call.version)
 
-    monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.DESCRIBE_GROUPS: tells})
+    monkeypatch.setattr(module, "HANDLERS", {**HANDLERS, Api.DESCRIBE_GROUPS: reports_settings})
 
     async def test(embedded: EmbeddedFront) -> None:
         embedded.show()

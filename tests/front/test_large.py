@@ -33,18 +33,18 @@ def large(correlation: int) -> bytes:
     return request_frame(14, 5, correlation, "c", True, b"x" * LARGE_BYTES)
 
 
-def at_desk(
+def run_with_dispatched(
     test: Callable[[EmbeddedFront, list[tuple[Session, Got]]], Coroutine[Any, Any, None]], **given: Any
 ) -> None:
-    """The test answers what the front has dispatched."""
+    """Runs a test that gets the requests which the front dispatches, and answers them."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(large_requests=ASKED, **given)
         handled: list[tuple[Session, Got]] = []
         embedded.front.server.dispatch = lambda session, got: handled.append((session, got))
         await test(embedded, handled)
 
-    run(lambda bench: whole())
+    run(lambda bench: main())
 
 
 async def sent(embedded: EmbeddedFront, count: int, first: int = 0, host: str = "10.0.0.9") -> list[EmbeddedClient]:
@@ -76,7 +76,7 @@ def test_the_others_wait_until_one_is_answered() -> None:
         assert numbers(handled) == [0, 1, 2, 100, 3, 4]
         assert embedded.front.server.large.handled == ASKED
 
-    at_desk(test)
+    run_with_dispatched(test)
 
 
 def test_addresses_have_their_turns() -> None:
@@ -88,7 +88,7 @@ def test_addresses_have_their_turns() -> None:
             await turns(ENOUGH)
         assert numbers(handled) == [0, 1, 2, 3, 100, 4], "behind one of the other address, not behind five"
 
-    at_desk(test)
+    run_with_dispatched(test)
 
 
 def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
@@ -103,7 +103,7 @@ def test_who_has_gone_has_no_turn_and_leaves_its_place() -> None:
         assert numbers(handled) == [0, 1, 2, 5]
         assert embedded.front.server.large.handled == ASKED
 
-    at_desk(test)
+    run_with_dispatched(test)
 
 
 def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
@@ -116,7 +116,7 @@ def test_what_waits_is_counted_with_what_all_connections_hold() -> None:
             await turns(ENOUGH)
         assert embedded.front.server.memory.reserved_bytes == 0 == embedded.front.server.large.handled
 
-    at_desk(test)
+    run_with_dispatched(test)
 
 
 def test_large_answers_have_places_too() -> None:
@@ -167,7 +167,7 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
     Symptom: only six heartbeats in a second that joined with many topics were answered, as each kept its place for half
     a second, and nobody else's large request was looked at meanwhile."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(large_requests=1, share=True)
         embedded.show()
         for n in range(10):
@@ -178,4 +178,4 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
             await embedded.request()
         assert embedded.front.server.large.handled == 0
 
-    run(lambda bench: whole())
+    run(lambda bench: main())

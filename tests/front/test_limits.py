@@ -133,7 +133,7 @@ def test_of_large_requests_one_is_read_before_the_loop_turns_whoever_sends_them(
             await turns(1)
             assert seen == [0, 100, *range(1, n + 1)]
 
-    at_desk(test)
+    run_with_door(test)
 
 
 # ---- clients that do not read
@@ -189,7 +189,7 @@ class NotRead(MemoryTransport):
             self.protocol.pause_writing()
 
     def read(self) -> None:
-        """All that there is."""
+        """Reads all bytes that have come."""
         while self.unread:
             self.unread = 0
             self.protocol.resume_writing()
@@ -208,7 +208,7 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
     """Symptom: 32 answers were made in one turn, whatever their size, and 255 behind a request that the broker does not
     answer: 2 GiB with answers of 8 MiB, for one connection."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000))
         front.at_once = answers
@@ -234,13 +234,13 @@ def test_a_client_that_reads_nothing_makes_the_front_hold_one_answer(
         )
         client.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_what_all_clients_do_not_read_has_a_limit() -> None:
     """Symptom: thousands of connections that asked for a large answer each, and read none, ended the sidecar."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.at_once = in_a_later_turn
         front.memory.unread = unread = Unread(4 * KEPT)
@@ -262,11 +262,11 @@ def test_what_all_clients_do_not_read_has_a_limit() -> None:
         await turns(2)
         assert unread.total_bytes == 0
 
-    clock.run(whole())
+    clock.run(main())
 
 
-class Pile:
-    """Sessions with one client and one broker each, neither of which takes anything."""
+class UnreadSessions:
+    """Sessions with one client and one broker each, neither of which reads anything."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.front = Reception()
@@ -286,7 +286,7 @@ class Pile:
         return session, client
 
     async def reached(self, session: ManualSession) -> NotRead:
-        """Its broker has taken the first request, and nothing after it."""
+        """Returns the session's broker, which has read the first request, and reads nothing after it."""
         await turns(2)
         broker = NotRead(session.upstream, ("broker", 9092))
         session.upstream.connection_made(broker)
@@ -295,7 +295,7 @@ class Pile:
 
     @property
     def held_bytes(self) -> int:
-        """Of those that are still there, by what lies where."""
+        """Returns the bytes that open sessions hold."""
         return sum(
             s.to_client.left_bytes + s.upstream.outbox.left_bytes + s.conn.order.reply_bytes + s.conn.held_bytes
             for s, client in zip(self.sessions, self.clients, strict=True)
@@ -303,36 +303,36 @@ class Pile:
         )
 
 
-async def responses_that_pass(pile: Pile) -> None:
-    """Of 1 MB, to clients that do not read."""
+async def responses_that_pass(pile: UnreadSessions) -> None:
+    """Responses of 1 MB, to clients that do not read."""
     session, client = pile.session()
     client.feed(passed(1))
     broker = await pile.reached(session)
     broker.feed(response(1, bytes(1_000_000)))
 
 
-async def requests_that_pass(pile: Pile) -> None:
-    """Of 1 MB, to a broker that does not read."""
+async def requests_that_pass(pile: UnreadSessions) -> None:
+    """Requests of 1 MB, to a broker that does not read."""
     session, client = pile.session()
     client.feed(passed(1))
     await pile.reached(session)
     client.feed(passed(2, 1_000_000))
 
 
-async def requests_without_a_broker(pile: Pile) -> None:
+async def requests_without_a_broker(pile: UnreadSessions) -> None:
     """The same, while the broker takes no connection."""
     _, client = pile.session()
     client.feed(passed(1, 1_000_000))
 
 
-async def answers(pile: Pile) -> None:
+async def answers(pile: UnreadSessions) -> None:
     """To a client that asks again and again."""
     _, client = pile.session()
     client.feed(MANY)
     await turns(50)
 
 
-async def answers_behind_a_fetch(pile: Pile) -> None:
+async def answers_behind_a_fetch(pile: UnreadSessions) -> None:
     """To a client whose first request the broker does not answer."""
     session, client = pile.session()
     client.feed(passed(1))
@@ -341,8 +341,8 @@ async def answers_behind_a_fetch(pile: Pile) -> None:
     await turns(50)
 
 
-async def requests_behind_another(pile: Pile) -> None:
-    """Of a client whose first request is not answered."""
+async def requests_behind_another(pile: UnreadSessions) -> None:
+    """Requests of a client whose first request is not answered."""
     _, client = pile.session()
     pile.front.at_once = None
     client.feed(MANY)
@@ -362,14 +362,14 @@ PILES = [
 
 @pytest.mark.parametrize("grows", PILES, ids=lambda g: g.__name__)
 def test_what_all_sessions_keep_is_no_more_than_the_limit_and_some_kb_of_each(
-    grows: Callable[[Pile], Coroutine[Any, Any, None]],
+    grows: Callable[[UnreadSessions], Coroutine[Any, Any, None]],
 ) -> None:
     """Symptom: what each had without being counted was 3.3 GiB with 10,000 connections, where the unit allows 1 GiB:
     64 KiB and a read of 256 KiB of answers, the same of what the broker did not take, and a read behind a request."""
     limit, count = 2_000_000, 300
 
-    async def whole() -> None:
-        pile = Pile(limit)
+    async def main() -> None:
+        pile = UnreadSessions(limit)
         for _ in range(count):
             await grows(pile)
         of_each = 2 * (LITTLE_BYTES + 1_000)
@@ -382,7 +382,7 @@ def test_what_all_sessions_keep_is_no_more_than_the_limit_and_some_kb_of_each(
         await turns(5)
         assert pile.front.memory.unread.total_bytes == pile.front.memory.reserved_bytes == 0
 
-    clock.run(whole())
+    clock.run(main())
 
 
 # ---- requests that are not whole
@@ -437,7 +437,7 @@ def head(size: int) -> bytes:
 
 
 def test_large_requests_that_come_at_once_wait_for_room() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000))
         front.memory = Memory(250_000, 65_536)
@@ -465,11 +465,11 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
         for c in (*clients, small):
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.memory = Memory(1, 65_536)
         first, second = (MemoryTransport(ManualSession(front)) for _ in range(2))
@@ -482,13 +482,13 @@ def test_who_waits_for_room_has_all_its_time_when_it_comes() -> None:
         assert len(front.got) == 1
         second.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
     """Symptom: ten thousand connections could each keep what they had sent behind a request that waits."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.memory = Memory(2_000, 100)
         sessions = [ManualSession(front) for _ in range(5)]
@@ -516,13 +516,13 @@ def test_what_waits_behind_requests_is_counted_over_all_connections() -> None:
         for c in clients:
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has() -> None:
     """Otherwise those who wait for the rest of a request could wait for each other."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.given(limits=Limits(10_000_000, 1_000_000), header_timeout_s=5.0)
         front.at_once = echo
@@ -543,7 +543,7 @@ def test_who_waits_for_more_and_needs_nothing_meanwhile_gives_back_what_it_has()
         for c in (a, b):
             c.lose()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize(
@@ -574,17 +574,17 @@ def test_connections_that_come_faster_than_they_may_wait_for_their_turn() -> Non
         assert asyncio.get_running_loop().time() - since > 0.2, "one after the other"
         assert not (await embedded.client()).closed, "the line is shorter now"
 
-    at_desk(test, rate=8, line=5)
+    run_with_door(test, rate=8, line=5)
 
 
-def at_desk(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+def run_with_door(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]], **given: Any) -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(door=DoorSettings(**given))
         embedded.show()
         await test(embedded)
         assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_connections_of_one_address_have_a_limit() -> None:
@@ -600,7 +600,7 @@ def test_connections_of_one_address_have_a_limit() -> None:
         first.close()
         assert not (await embedded.client()).closed
 
-    at_desk(test, per_ip_max=2, per_ip_overrides={"10.0.0.7": 3})
+    run_with_door(test, per_ip_max=2, per_ip_overrides={"10.0.0.7": 3})
 
 
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
@@ -619,7 +619,7 @@ def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -
         session.close()
         assert not door._from and not door._arriving
 
-    at_desk(test, connections_max=3, per_ip_max=1)
+    run_with_door(test, connections_max=3, per_ip_max=1)
 
 
 def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
@@ -644,7 +644,7 @@ def test_the_oldest_that_never_sent_a_request_gives_way() -> None:
         await turns()
         embedded.front.server.door.let_go("10.0.0.7")
 
-    at_desk(test, connections_max=3)
+    run_with_door(test, connections_max=3)
 
 
 def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
@@ -655,7 +655,7 @@ def test_nobody_gives_way_to_one_too_many_of_an_address() -> None:
         assert embedded.front.server.door.arriving("10.0.0.9")[0] == "too_many_from_address"
         assert not silent.closed
 
-    at_desk(test, connections_max=3, per_ip_max=2)
+    run_with_door(test, connections_max=3, per_ip_max=2)
 
 
 def test_a_first_request_has_its_time() -> None:
@@ -676,7 +676,7 @@ def test_a_first_request_has_its_time() -> None:
         await turns()
         assert not embedded.front.server.door._silent
 
-    at_desk(test, first_s=0.1)
+    run_with_door(test, first_s=0.1)
 
 
 def test_by_default_one_address_has_half_of_all_connections() -> None:
@@ -690,7 +690,7 @@ def test_what_is_kept_of_an_address_goes_with_its_last_connection() -> None:
             (await embedded.client(f"10.0.1.{n}")).close()
         assert not embedded.front.server.door._from
 
-    at_desk(test)
+    run_with_door(test)
 
 
 def test_a_connection_on_which_nothing_moves_is_closed() -> None:
@@ -705,7 +705,7 @@ def test_a_connection_on_which_nothing_moves_is_closed() -> None:
         await turns()
         assert embedded.metrics.value("closed", "idle") == 1
 
-    at_desk(test, idle_s=0.1)
+    run_with_door(test, idle_s=0.1)
 
 
 def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
@@ -720,7 +720,7 @@ def test_a_client_that_takes_nothing_for_so_long_is_let_go() -> None:
         await turns()
         assert embedded.metrics.value("closed", "not_read") == 1
 
-    at_desk(test, idle_s=0.1)
+    run_with_door(test, idle_s=0.1)
 
 
 # ---- frames that are refused
@@ -745,7 +745,7 @@ def test_four_bytes_are_enough_to_refuse_a_frame(first: bytes, cause: str) -> No
         assert embedded.metrics.value("refused", cause) == embedded.metrics.value("closed", cause) == 1
         assert embedded.lines.fields("frame refused")["cause"] == cause
 
-    at_desk(test)
+    run_with_door(test)
 
 
 def test_a_refusal_is_logged_once_in_a_while_and_counted_always() -> None:
@@ -760,4 +760,4 @@ def test_a_refusal_is_logged_once_in_a_while_and_counted_always() -> None:
         assert embedded.lines.fields("frame refused")["not_logged"] == 4
         assert embedded.metrics.value("refused", "http") == 6
 
-    at_desk(test, repeat_s=0.05)
+    run_with_door(test, repeat_s=0.05)

@@ -31,7 +31,7 @@ class Idle(EmbeddedFront):
         """With how many bytes it has carried, and since when."""
 
     async def member(self) -> EmbeddedClient:
-        """It has joined, and asked the broker for topics."""
+        """Returns a client that has joined and has asked the broker for topics."""
         client = await self.client()
         client.post(join("g", "m1"), 1)
         self.reply(await self.request(), HeartbeatReply(member_id="m1", member_epoch=2, assignment={}))
@@ -66,13 +66,13 @@ class Idle(EmbeddedFront):
 
 
 def run(test: Callable[[Idle], Coroutine[Any, Any, None]], shown: bool = True, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = Idle(**given)
         embedded.show(idle_ms=int(LIMIT_S * 1000) if shown else -1)
         await test(embedded)
         await turns()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("steady", [False, True], ids=["answered by the coordinator", "answered by the front"])

@@ -25,7 +25,7 @@ def highest(res: av.ApiVersionsResponse) -> int:
 
 
 def by_ids(embedded: EmbeddedFront) -> int:
-    """How often the broker was asked for topics by their ids."""
+    """Returns the number of Metadata requests by topic id."""
     asked = [r.topics or [] for r in embedded.brokers.requests(Api.METADATA)]
     return sum(any(t.name is None for t in topics) for topics in asked)
 

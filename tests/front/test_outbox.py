@@ -14,7 +14,7 @@ WHOLE = bytes(range(256)) * 4_000
 
 
 class Kernel(asyncio.Transport):
-    """It takes so many bytes until it is told to take more, and keeps whole objects, as uvloop does."""
+    """A socket buffer with room for some bytes. It keeps whole objects, as uvloop does."""
 
     def __init__(self, outbox: Outbox, room: int) -> None:
         super().__init__({"ssl_object": None})

@@ -29,7 +29,7 @@ def test_the_watch_of_the_broker_can_look_at_a_connection_whose_client_has_gone(
     """Symptom: its look failed there, so there was no other one. No silence of the broker was noticed any more, and
     each connection that was made from then on was kept, 2 KiB of it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         watch = front.watch = BrokerWatch(WATCH_MS, no_broker, (), lambda quiet_ms, to_all: None, Counted(), front.log)
         upstreams = []
@@ -53,7 +53,7 @@ def test_the_watch_of_the_broker_can_look_at_a_connection_whose_client_has_gone(
         assert not watch.problem
 
     with no_collector():
-        clock.run(whole())
+        clock.run(main())
 
 
 def test_a_client_that_sends_no_more_is_still_answered() -> None:
@@ -221,7 +221,7 @@ def test_an_idle_connection_may_stay() -> None:
 
 
 def test_a_connection_too_many_is_closed() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.room = 0
         session = ManualSession(front)
@@ -232,7 +232,7 @@ def test_a_connection_too_many_is_closed() -> None:
         await turns(2)
         assert front.closed == ["too_many_connections"] and front.got == []
 
-    clock.run(whole())
+    clock.run(main())
 
 
 # ---- real sockets
@@ -245,7 +245,7 @@ async def closed_port() -> int:
 
 
 def test_a_broker_out_of_reach_closes_the_connection() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         front = Reception()
         front.broker.address = ("127.0.0.1", await closed_port())
         session = Session(front)
@@ -257,13 +257,13 @@ def test_a_broker_out_of_reach_closes_the_connection() -> None:
         await until(lambda: front.closed)
         assert front.closed == ["broker_unreachable"]
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_so_does_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.02)
 
-    async def whole() -> None:
+    async def main() -> None:
         loop = asyncio.get_running_loop()
 
         async def never(*args: object, **how: object) -> None:
@@ -279,13 +279,13 @@ def test_so_does_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
         assert front.closed == ["broker_unreachable"]
         assert front.log.fields("connection closed")["detail"] == "timed out"
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_from_socket_to_socket() -> None:
     """A client sends a passed and a group request, closes its half, and reads to the end."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             request = await reader.readexactly(len(passed(1)))
             assert request == passed(1)
@@ -309,4 +309,4 @@ def test_from_socket_to_socket() -> None:
         server.close()
         broker.close()
 
-    clock.run(whole())
+    clock.run(main())

@@ -31,7 +31,7 @@ LOST = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(streams=True)
         embedded.show()
         await test(embedded)
@@ -39,10 +39,10 @@ def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
         if embedded.tasks.failed.done():
             embedded.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())
 
 
-def told(embedded: EmbeddedFront) -> list[Any]:
+def events_of(embedded: EmbeddedFront) -> list[Any]:
     return [m.event for m in embedded.of(Request) if not isinstance(m.event, StreamsHeartbeat)]
 
 
@@ -54,10 +54,10 @@ def test_the_client_has_its_answer_while_the_broker_creates_topics() -> None:
         embedded.reply(await embedded.request(), ASKED)
         assert (await client.answer(BEAT, 1)).member_epoch == 3
         await until(lambda: hung.met)
-        assert told(embedded) == []
+        assert events_of(embedded) == []
         hung.release()
-        await until(lambda: told(embedded))
-        assert told(embedded) == [TopicsCreated("g", (("app-r", 0, ""), ("app-c", 0, "")))]
+        await until(lambda: events_of(embedded))
+        assert events_of(embedded) == [TopicsCreated("g", (("app-r", 0, ""), ("app-c", 0, "")))]
         (created,) = [a for a in embedded.brokers.asked if a.api is Api.CREATE_TOPICS]
         assert [t.name for t in created.request.topics] == ["app-r", "app-c"]
         client.post(BEAT, 1)
@@ -92,8 +92,8 @@ def test_if_the_client_goes_meanwhile_nobody_knows_what_became_of_the_topics() -
         await client.answer(BEAT, 1)
         await until(lambda: hung.met)
         client.close()
-        await until(lambda: told(embedded))
-        assert told(embedded) == [LOST]
+        await until(lambda: events_of(embedded))
+        assert events_of(embedded) == [LOST]
 
     run(test)
 
@@ -114,6 +114,6 @@ def test_an_answer_that_cannot_be_read_closes_the_connection(monkeypatch: pytest
         client = await embedded.client()
         client.post(BEAT, 1)
         await until(lambda: client.closed)
-        assert told(embedded) == [LOST]
+        assert events_of(embedded) == [LOST]
 
     run(test)

@@ -57,7 +57,7 @@ class Bench:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         holder: list[Bench] = []
         for module in (coordinator_channel, dispatcher, front):
             monkeypatch.setattr(module, "now_ms", lambda: holder[0].now_ms if holder else 1_000_000)
@@ -68,7 +68,7 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.
         assert not await bench.beat(), "the first one goes to the coordinator"
         await test(bench)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_the_same_bytes_get_the_same_answer_without_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from sidecar.front.certificates import TlsSettings
 from sidecar.front.settings import DoorSettings
 from sidecar.wire.frames import Limits, request_frame
 from tests.front.reception import passed
-from tests.front.tls import OLD, Loops, Place, blocking, ended, exchange, play, refusal, trusting
+from tests.front.tls import OLD, Loops, TlsBench, blocking, ended, exchange, play, refusal, trusting
 from tests.harness.collector import no_collector
 from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
@@ -23,7 +23,7 @@ from tests.security.ground import Authority, Papers
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVersion) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         context = trusting(papers)
         context.minimum_version = context.maximum_version = version
         streams = await place.connect(context)
@@ -43,7 +43,7 @@ def test_a_session_behind_tls(loops: Loops, papers: Papers, version: ssl.TLSVers
 
 
 def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         streams = await place.connect(trusting(papers))
         await exchange(streams, 1)
         streams[1].write(passed(2) + passed(3))
@@ -60,7 +60,7 @@ def test_both_legs_may_be_tls(loops: Loops, papers: Papers, authority: Authority
 def test_a_broker_whose_certificate_is_not_its_own_is_no_broker(
     loops: Loops, papers: Papers, authority: Authority
 ) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         reader, writer = await place.connect(trusting(papers))
         writer.write(passed(1))
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -78,7 +78,7 @@ def test_a_broker_whose_certificate_is_not_its_own_is_no_broker(
 def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -> None:
     """Back-pressure through TLS: what the client does not take is not asked of the broker for ever."""
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         place.answer = b"x" * 100_000
         reader, writer = await place.connect(trusting(papers))
         transport = cast(asyncio.Transport, writer.transport)
@@ -98,7 +98,7 @@ def test_a_client_that_does_not_read_is_not_read(loops: Loops, papers: Papers) -
 
 
 def test_a_session_that_is_closed_says_so_and_one_that_is_aborted_goes(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         reader, writer = await place.connect(trusting(papers))
         writer.write(request_frame(68, 9, 1, "c", True, b""))  # of a version that is not there
         assert await asyncio.wait_for(reader.read(), 60) == b""
@@ -118,7 +118,7 @@ def test_a_session_that_is_closed_says_so_and_one_that_is_aborted_goes(loops: Lo
 def test_clients_need_a_certificate_if_they_are_asked_for_one(
     loops: Loops, papers: Papers, authority: Authority, tmp_path: Path
 ) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         await exchange(await place.connect(trusting(papers, authority.issue("client"))), 1)
         stranger = Authority(tmp_path, "strangers").issue("stranger")
         for own in (None, stranger):
@@ -136,19 +136,19 @@ def test_a_client_is_told_why_its_handshake_failed(
 ) -> None:
     """By an alert of TLS. Without it the connection just closes, as if the sidecar had ended."""
 
-    async def test(place: Place) -> None:
-        async def told(own: Papers | None, last: ssl.TLSVersion) -> str:
+    async def test(place: TlsBench) -> None:
+        async def alert(own: Papers | None, last: ssl.TLSVersion) -> str:
             context = trusting(papers, own)
             context.maximum_version = last
             return await asyncio.to_thread(refusal, place.port, context)
 
         newest = version is ssl.TLSVersion.TLSv1_3
         none = "TLSV13_ALERT_CERTIFICATE_REQUIRED" if newest else "SSLV3_ALERT_HANDSHAKE_FAILURE"
-        assert await told(None, version) == none
+        assert await alert(None, version) == none
         stranger = Authority(tmp_path, "strangers").issue("stranger")
-        assert await told(stranger, version) == "TLSV1_ALERT_UNKNOWN_CA"
+        assert await alert(stranger, version) == "TLSV1_ALERT_UNKNOWN_CA"
         if newest:
-            assert await told(None, ssl.TLSVersion.TLSv1_2) == "TLSV1_ALERT_PROTOCOL_VERSION"
+            assert await alert(None, ssl.TLSVersion.TLSv1_2) == "TLSV1_ALERT_PROTOCOL_VERSION"
         await until(lambda: place.count("client_certificate") == 2 and place.settled)
 
     settings = TlsSettings(papers.certificate, papers.key, clients_from=authority.pem, min_version=version)
@@ -156,7 +156,7 @@ def test_a_client_is_told_why_its_handshake_failed(
 
 
 def test_what_does_not_come_about_is_counted_by_cause(loops: Loops, papers: Papers, tmp_path: Path) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         old = trusting(papers)
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         for context in (old, trusting(Authority(tmp_path, "strangers").issue("stranger"))):
@@ -172,7 +172,7 @@ def test_what_does_not_come_about_is_counted_by_cause(loops: Loops, papers: Pape
 def test_a_client_of_tls_1_1_is_refused_whatever_the_ciphers(loops: Loops, papers: Papers) -> None:
     """The ciphers would allow it: it is the version that does not."""
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         old = trusting(papers)
         old.set_ciphers(OLD)
         with pytest.warns(DeprecationWarning):
@@ -191,7 +191,7 @@ def test_a_client_of_tls_1_1_is_refused_whatever_the_ciphers(loops: Loops, paper
 
 
 def test_a_client_without_tls_is_told_apart_before_any_handshake(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         for first in (passed(1), b"GET / HTTP/1.1\r\n", b"\x15\x03"):
             with closing(place.raw()) as sock:
                 sock.send(first)
@@ -204,7 +204,7 @@ def test_a_client_without_tls_is_told_apart_before_any_handshake(loops: Loops, p
 
 
 def test_a_look_whether_the_port_is_there_is_nothing_to_log(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         place.raw().close()
         await until(lambda: place.count("closed") == 1)
         assert place.settled and not place.embedded.lines.events("warning")
@@ -213,7 +213,7 @@ def test_a_look_whether_the_port_is_there_is_nothing_to_log(loops: Loops, papers
 
 
 def test_limits_of_connections_hold_before_a_handshake(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         silent = [place.raw() for _ in range(2)]
         await until(lambda: len(place.listener._arrivals) == 2)
         with closing(place.raw()) as third:
@@ -235,7 +235,7 @@ def test_limits_of_connections_hold_before_a_handshake(loops: Loops, papers: Pap
 
 
 def test_who_comes_too_early_waits_before_the_handshake(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         context, since = trusting(papers), asyncio.get_running_loop().time()
         for n in range(7):
             await exchange(await place.connect(context), n)

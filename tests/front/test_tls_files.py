@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from sidecar.front.certificates import Certificates, TlsError, TlsSettings, read_context
-from tests.front.tls import Loops, Place, exchange, play, trusting
+from tests.front.tls import Loops, TlsBench, exchange, play, trusting
 from tests.inprocess.embedded_front import EmbeddedFront
 from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Authority, Papers
@@ -25,7 +25,7 @@ def test_new_files_count_for_new_connections_and_old_ones_go_on(
     link = tmp_path / "mounted.pem"
     link.symlink_to(first.store)
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         context = trusting(first)
 
         async def name() -> tuple[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -67,7 +67,7 @@ def test_files_are_looked_at_now_and_then(authority: Authority, tmp_path: Path) 
     path = tmp_path / "both.pem"
     path.write_bytes(authority.issue("first").store.read_bytes())
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         watch = asyncio.get_running_loop().create_task(place.certificates.watch())
         before = place.certificates.context
         path.write_bytes(authority.issue("second").store.read_bytes())
@@ -111,7 +111,7 @@ def test_what_is_wrong_with_the_files_is_said(papers: Papers, authority: Authori
 
 
 def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
         ends = embedded.metrics.value("tls_expiry")
@@ -124,13 +124,13 @@ def test_the_end_of_a_certificate_is_told_and_warned_of(papers: Papers, monkeypa
             Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
             assert embedded.lines.events(level)[-1].startswith(words)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: a warning some days before, and nothing when clients began to refuse it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         certificates = Certificates(TlsSettings(papers.certificate, papers.key), embedded.metrics, embedded.lines)
         ends = embedded.metrics.value("tls_expiry")
@@ -141,4 +141,4 @@ def test_the_end_of_a_certificate_is_said_when_it_comes(papers: Papers, monkeypa
             said.append((len(embedded.lines.events("warning")), len(embedded.lines.events("error"))))
         assert said == [(0, 0), (1, 0), (1, 0), (1, 1), (1, 1)]
 
-    asyncio.run(whole())
+    asyncio.run(main())

@@ -9,13 +9,13 @@ import pytest
 
 from sidecar.front import tls
 from sidecar.front.certificates import TlsSettings
-from tests.front.tls import HELLO, Loops, Place, ended, exchange, play, trusting
+from tests.front.tls import HELLO, Loops, TlsBench, ended, exchange, play, trusting
 from tests.inprocess.embedded_sidecar import until
 from tests.security.ground import Papers
 
 
 def test_silence_and_half_a_handshake_end_in_time(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         with closing(place.raw()) as silent, closing(place.raw()) as half:
             half.send(HELLO)
             await until(lambda: len(place.listener._under_way) == 1)
@@ -33,7 +33,7 @@ def test_a_thousand_half_handshakes_keep_nobody_out(
 ) -> None:
     monkeypatch.setattr(tls, "CROWDED_S", 0.05)  # for each hundred of them
 
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         attack = []
         for _ in range(1_000):
             sock = place.raw()
@@ -53,7 +53,7 @@ def test_a_thousand_half_handshakes_keep_nobody_out(
 
 
 def test_a_thousand_silent_connections_cost_no_handshake(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         silent = []
         for n in range(1_000):
             silent.append(place.raw())
@@ -70,7 +70,7 @@ def test_a_thousand_silent_connections_cost_no_handshake(loops: Loops, papers: P
 
 
 def test_the_end_comes_to_handshakes_too(loops: Loops, papers: Papers) -> None:
-    async def test(place: Place) -> None:
+    async def test(place: TlsBench) -> None:
         with closing(place.raw()) as silent, closing(place.raw()) as half:
             half.send(HELLO)
             await until(lambda: len(place.listener._under_way) == 1 and len(place.listener._arrivals) == 2)

@@ -37,7 +37,7 @@ def trusting(papers: Papers, own: Papers | None = None) -> ssl.SSLContext:
     return context
 
 
-class Place:
+class TlsBench:
     """A front behind a listener for TLS, and a broker that answers each request with `answer`."""
 
     def __init__(self, settings: TlsSettings, embedded: EmbeddedFront) -> None:
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def settled(self) -> bool:
-        """Nothing of any arrival is left."""
+        """Whether no arriving connection is left."""
         listener, door = self.listener, self.embedded.front.server.door
         left = (*listener._arrivals, *listener._under_way, *listener._line)
         return not left and door._arriving == 0 and sum(door._from.values()) == len(door.sessions)
@@ -92,14 +92,14 @@ class Place:
 def play(
     loops: Loops,
     settings: TlsSettings,
-    test: Callable[[Place], Coroutine[Any, Any, None]],
+    test: Callable[[TlsBench], Coroutine[Any, Any, None]],
     broker_tls: ssl.SSLContext | None = None,
     **given: Any,
 ) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront(**given)
         embedded.show()
-        place = Place(settings, embedded)
+        place = TlsBench(settings, embedded)
         await place.open(broker_tls)
         await test(place)
         place.listener.close()
@@ -111,7 +111,7 @@ def play(
         assert not embedded.tasks.failed.done(), embedded.tasks.failed.exception()
 
     with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(whole())
+        runner.run(main())
 
 
 async def exchange(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], n: int, answer: bytes = b"A") -> None:
@@ -130,7 +130,7 @@ def blocking(port: int, context: ssl.SSLContext) -> None:
 
 
 def refusal(port: int, context: ssl.SSLContext) -> str:
-    """What a client is told. In TLS 1.3 its own part of the handshake is done by then, and it reads."""
+    """Returns the alert that a client gets. In TLS 1.3 it comes after the client's part of the handshake."""
     with (
         pytest.raises(ssl.SSLError) as refused,
         socket.create_connection(("127.0.0.1", port), 10) as sock,
@@ -141,7 +141,7 @@ def refusal(port: int, context: ssl.SSLContext) -> str:
 
 
 async def ended(sock: socket.socket) -> bytes:
-    """What such a client still hears before its connection ends."""
+    """Returns the bytes that such a client gets before its connection ends."""
     loop, heard = asyncio.get_running_loop(), b""
     try:
         while data := await asyncio.wait_for(loop.sock_recv(sock, 4_096), 60):

@@ -33,7 +33,7 @@ def first(a: Ints) -> int:
 
 
 def of_members(k: Any, a: list[Ints]) -> Any:
-    """What all kernels say that tell a member's part of a table, of each member that is asked for."""
+    """Returns the results of all kernels that read a member's part of a table, for each of these members."""
     csr, parts, off, asked = a
     ids = tuple(bytes((i % 256,)) for i in range(len(off) - 1))
     found = k.partitions_all(csr, parts, off, ids, asked)

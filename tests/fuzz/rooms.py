@@ -89,7 +89,7 @@ def state_seeds() -> list[bytes]:
 # ---- settings
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
-    """It goes with the process."""
+    """Returns a folder that is removed when the process ends."""
     for name in [n for n in os.environ if n.startswith("SIDECAR_")]:
         del os.environ[name]
     return tempfile.TemporaryDirectory(prefix="sidecar-fuzz-")
@@ -117,8 +117,8 @@ def settings_seeds() -> list[bytes]:
 
 
 # ---- a whole session
-class Babble(Session):
-    """Its broker answers every whole request with the same bytes, whatever they are."""
+class SameAnswerSession(Session):
+    """A session whose broker answers every complete request with the same bytes, `answer`."""
 
     answer = b""
 
@@ -129,10 +129,10 @@ class Babble(Session):
     async def _reach(self, factory: Callable[[], Any]) -> None:
         upstream = factory()
         transport = MemoryTransport(upstream, ("broker", 9092))
-        transport.heard = partial(self._heard, transport, bytearray())
+        transport.on_write = partial(self._written, transport, bytearray())
         upstream.connection_made(transport)
 
-    def _heard(self, transport: MemoryTransport, kept: bytearray, data: bytes) -> None:
+    def _written(self, transport: MemoryTransport, kept: bytearray, data: bytes) -> None:
         kept += data
         for frame in frames(bytes(kept)):
             del kept[: len(frame)]
@@ -164,7 +164,7 @@ class Reception:
             self.taken = 0
         self.taken += 1
         sidecar = self.sidecar
-        session = Babble(sidecar.front.server)
+        session = SameAnswerSession(sidecar.front.server)
         client = MemoryTransport(session)
         session.connection_made(client)
         session.answer = data[:1] * 40 if data[:1] != b"\x80" else data[20:]

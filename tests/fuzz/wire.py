@@ -71,13 +71,13 @@ def filled(cls: type[Any], rng: random.Random) -> Any:
         kind = cls.__annotations__[name].removesuffix(" | None")
         if kind.startswith("list["):
             inner = kind[5:-1]
-            values[name] = [one(inner, module, rng, cls, name) for _ in range(rng.randint(1, 3))]
+            values[name] = [random_value(inner, module, rng, cls, name) for _ in range(rng.randint(1, 3))]
         else:
-            values[name] = one(kind, module, rng, cls, name)
+            values[name] = random_value(kind, module, rng, cls, name)
     return cls(**values)
 
 
-def one(kind: str, module: ModuleType, rng: random.Random, cls: type[Any], name: str) -> Any:
+def random_value(kind: str, module: ModuleType, rng: random.Random, cls: type[Any], name: str) -> Any:
     simple: dict[str, Any] = {"str": "ab" * rng.randint(0, 3), "int": rng.randint(0, 100), "bool": rng.random() < 0.5}
     simple |= {"float": 0.5, "bytes": rng.randbytes(16)}
     return simple[kind] if kind in simple else filled(getattr(module, kind), rng)
@@ -89,7 +89,7 @@ def request(data: bytes) -> None:
         return
     cls, version, body = chosen("Request", data)
     with suppress(WireError):
-        again(cls, version, body)
+        check_round_trip(cls, version, body)
 
 
 def response(data: bytes) -> None:
@@ -97,11 +97,11 @@ def response(data: bytes) -> None:
         return
     cls, version, body = chosen("Response", data)
     with suppress(WireError):
-        again(cls, version, body)
+        check_round_trip(cls, version, body)
 
 
-def again(cls: type[Any], version: int, body: bytes) -> None:
-    """What is read can be written, and read again as the same. Raises WireError for what cannot be read."""
+def check_round_trip(cls: type[Any], version: int, body: bytes) -> None:
+    """Decodes, encodes and decodes again, and compares. Raises WireError for bytes that cannot be decoded."""
     message = cls.decode(version, body)
     raw = message.encode(version)
     other = cls.decode(version, raw)
@@ -252,7 +252,7 @@ def connection_seeds() -> list[bytes]:
 
 # ---- our own connection to a broker
 def own_connection(data: bytes) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         conn = BrokerConnection("fuzz")
         transport = MemoryTransport(conn)
         conn.connection_made(transport)
@@ -269,7 +269,7 @@ def own_connection(data: bytes) -> None:
             else:
                 assert isinstance(said, ConnectionLost)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def own_seeds() -> list[bytes]:

@@ -32,7 +32,7 @@ ELSEWHERE = (Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
 AGAIN = (*ELSEWHERE, Code.COORDINATOR_LOAD_IN_PROGRESS)
 OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE, UNSTABLE_OFFSET_COMMIT = 12, 28, 88
 TRANSACTION_ABORTABLE = 120
-"""Of the broker only."""
+"""A code of brokers only."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ _SYNC = but(*ELSEWHERE, Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.RE
 """COORDINATOR_LOAD_IN_PROGRESS is an "unexpected error" to Java, in SyncGroup as in Heartbeat."""
 _COMMIT = (*AGAIN, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.REQUEST_TIMED_OUT, Code.UNKNOWN_MEMBER_ID)
 _OF_THE_APPLICATION = (Code.TOPIC_AUTHORIZATION_FAILED, OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE)
-"""It is thrown by the commit, for the application's own doing."""
+"""Thrown by the commit, because of the application's own request."""
 _CLASSIC_COMMIT = but(*_COMMIT, *_OF_THE_APPLICATION, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS)
 _FETCH = (*AGAIN, UNSTABLE_OFFSET_COMMIT, Code.STALE_MEMBER_EPOCH)
 _FENCED = only(Code.FENCED_INSTANCE_ID)
@@ -135,8 +135,8 @@ class Endings:
     """`alone(event)`: how a coordinator that knows nobody and has the same settings answers it. None: members of this
     world say nothing that is wrong in itself."""
 
-    def __init__(self, alone: Callable[[Event], Code] | None = None) -> None:
-        self._alone = alone
+    def __init__(self, code_of_empty_shard: Callable[[Event], Code] | None = None) -> None:
+        self._code_of_empty_shard = code_of_empty_shard
         self._asked: dict[object, tuple[int, Event]] = {}
         """By key: requests that are not answered yet, numbered as they came."""
         self._number = 0
@@ -153,11 +153,11 @@ class Endings:
         self._in_since: dict[tuple[str, str], int] = {}
         """By group and member id: the number of the request by which it was let in last."""
         self._members: dict[str, dict[str, str]] = defaultdict(dict)
-        """By group: who has come and was not turned away, and with which protocol."""
+        """By group: members that were let in, each with its protocol."""
         self._chosen: dict[str, tuple[str | None, str | None]] = {}
-        """What a member of the classic protocol was told: its group's protocol type and protocol."""
+        """By member id: protocol type and protocol in the answers to a member of the classic protocol."""
         self._let_in: list[tuple[Event, str]] = []
-        """By the last event that was asked, with the member ids that they were given."""
+        """Joins that the last event let in, with their new member ids."""
         self._let_go: list[tuple[list[str], str]] = []
         """By the last event that was asked: the holders of an instance id, and the one that has left."""
         self._unheard: set[str] = set()
@@ -174,13 +174,13 @@ class Endings:
             self._let_go.clear()
             if isinstance(event, ConsumerHeartbeat | StreamsHeartbeat):
                 self._of_consumers.add(event.member_id)
-            if _comes(event):
+            if _is_joining(event):
                 with_instance = self._coming[event.group_id, getattr(event, "instance_id", None) or ""]
                 with_instance[_name_of(event)] = self._number
                 self._came(event, _name_of(event))
 
     def answered(self, key: object, answer: Answer) -> None:
-        """What is wrong comes to stand in `wrong`."""
+        """Checks an answer; adds what is wrong with it to `wrong`."""
         number, event = self._asked.pop(key, (0, None))
         if event is None or _name_of(event) in self._unheard:
             return
@@ -200,7 +200,7 @@ class Endings:
         self._learn(number, event, answer)
 
     def lost(self) -> None:
-        """What the last event wrote never reached the log."""
+        """The records of the last event never reached the log."""
         for event, name in self._let_in:
             self._turned_away(event, name)
             self._unheard.add(name)
@@ -227,10 +227,10 @@ class Endings:
             self._holders[event.group_id, instance_id].append(name)
 
     def _left(self, event: Event) -> None:
-        """Its instance id is free, unless another has asked to come with it: that may have been heard before."""
+        """Frees the member's instance id, unless another join with it is open: that one may have come first."""
         name = _name_of(event)
         instance_id = self._came_with.get((event.group_id, name))
-        if any(_comes(e) and _instance_of(e) == (event.group_id, instance_id) for _, e in self._asked.values()):
+        if any(_is_joining(e) and _instance_of(e) == (event.group_id, instance_id) for _, e in self._asked.values()):
             return
         holders = self._holders.get((event.group_id, instance_id or ""), [])
         if name in holders:
@@ -245,11 +245,11 @@ class Endings:
 
     def _learn(self, number: int, event: Event, answer: Answer) -> None:
         given = _name_of_answered(event, answer)
-        if _comes(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
+        if _is_joining(event) and (ends(self._api(event), answer.code) or _name_of(event) != given):
             self._turned_away(event, _name_of(event))
         if isinstance(answer, JoinReply) and answer.member_id:
             self._chosen[answer.member_id] = (answer.protocol_type, answer.protocol)
-        if _comes(event) and answer.code == Code.NONE:
+        if _is_joining(event) and answer.code == Code.NONE:
             self._turned_away(event, given)  # one that comes again is the last that has come
             self._came(event, given)
             self._in_since[event.group_id, given] = number
@@ -264,10 +264,10 @@ class Endings:
         rule = EARNED.get(Code(code))
         if rule is not None and rule(self, event):
             return True
-        return self._alone is not None and code in BY_ITSELF and self._alone(event) == code
+        return self._code_of_empty_shard is not None and code in BY_ITSELF and self._code_of_empty_shard(event) == code
 
     def another_has_its_instance(self, event: Event) -> bool:
-        """One that was let in itself has it, unless another has asked to come since."""
+        """Whether another member has the event's instance id, unless this one joined with it last."""
         if (event.group_id, _name_of(event)) in self._in_since:
             return self.another_came_in_its_place(event)
         return any(h != _name_of(event) for h in self._with_its_instance(event))
@@ -278,7 +278,7 @@ class Endings:
         group_id, name = event.group_id, _name_of(event)
         said = getattr(event, "instance_id", None) or ""
         since = self._in_since.get((group_id, name))
-        if since is None and (not _comes(event) or (isinstance(event, JoinGroup) and event.member_id)):
+        if since is None and (not _is_joining(event) or (isinstance(event, JoinGroup) and event.member_id)):
             return True
         if since is None:
             since = self._coming[group_id, said][name]
@@ -287,7 +287,10 @@ class Endings:
         if any(number > since and other != name for other, number in self._coming[group_id, said].items()):
             return True
         return any(  # it asked before this one did, and is not answered yet: it may have been heard behind it
-            _comes(e) and e.group_id == group_id and getattr(e, "instance_id", None) == said and _name_of(e) != name
+            _is_joining(e)
+            and e.group_id == group_id
+            and getattr(e, "instance_id", None) == said
+            and _name_of(e) != name
             for _, e in self._asked.values()
         )
 
@@ -296,11 +299,11 @@ class Endings:
         return [] if instance_id is None else self._holders[event.group_id, instance_id]
 
     def joins_another_protocol(self, event: Event) -> bool:
-        """Its group has been one of the classic protocol: only a join may hear that it does not change."""
+        """Whether the event joins a group of the classic protocol: only a join may get GROUP_ID_NOT_FOUND for that."""
         return event.joins() and CLASSIC in self._members[event.group_id].values()
 
     def joins_others(self, event: Event) -> bool:
-        return _comes(event) and any(m != _name_of(event) for m in self._members[event.group_id])
+        return _is_joining(event) and any(m != _name_of(event) for m in self._members[event.group_id])
 
     def names_another_protocol(self, event: Event) -> bool:
         if isinstance(event, JoinGroup):
@@ -320,8 +323,8 @@ class Endings:
         return isinstance(event, CommitCheck) and event.version < SINCE_CONSUMERS
 
 
-def _comes(event: Event) -> bool:
-    """Whether it would be a member, or be one again."""
+def _is_joining(event: Event) -> bool:
+    """Whether the request joins a group."""
     return isinstance(event, JoinGroup) or event.joins()
 
 
@@ -330,7 +333,7 @@ def _instance_of(event: Event) -> tuple[str, str | None]:
 
 
 def _leaves(event: Event) -> bool:
-    """Nothing ends whoever leaves."""
+    """Whether the event leaves a group: no error code ends such a client."""
     return isinstance(event, ConsumerHeartbeat | ShareHeartbeat | StreamsHeartbeat) and event.member_epoch < 0
 
 
@@ -339,7 +342,7 @@ def _name_of_answered(event: Event, answer: Answer) -> str:
 
 
 def _name_of(event: Event) -> str:
-    """Its member id, or something in its place of a member that has none yet."""
+    """Returns the member id, or a stand-in for a member without one."""
     new = f"new {getattr(event, 'client_id', '')} {getattr(event, 'new_id', '')}"
     return getattr(event, "member_id", None) or new
 
@@ -369,4 +372,4 @@ BY_ITSELF = (
     Code.INCONSISTENT_GROUP_PROTOCOL,
     Code.UNKNOWN_SERVER_ERROR,
 )
-"""What a request has earned that a coordinator refuses which knows nobody."""
+"""Codes for requests that a coordinator without groups would refuse as well."""

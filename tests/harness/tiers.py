@@ -94,7 +94,7 @@ def tier_of(item: pytest.Item) -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What no test of this run can be in is not imported."""
+    """Ignores files without tests of this run: they are not imported."""
     upto = config.getoption("--tier")
     if upto is not None and TIERS.index(_folder_tier(collection_path)) > TIERS.index(upto):
         return True

@@ -61,7 +61,7 @@ GROWS_MIB, STAYS_MIB = 64.0, 32.0
 """What stays is the allocator's: blocks of less than 1 MB (`MMAP_BYTES`) are freed inside its heap, of which it gives
 back the end alone. A hundred requests of 200 KB that waited leave 20 MiB so, and the next hundred take the same."""
 KEPT = 0.5
-"""Of the memory of members that are gone, so much may stay for the next ones: their blocks lie between others'."""
+"""Share of removed members' memory that may stay for later ones: their blocks lie between others."""
 NEWCOMER_S, PROBE_S = 6.0, 2.0
 BACK_S, PATIENCE_S = 13.0, 120.0
 CONNECTIONS = 2_000
@@ -138,7 +138,7 @@ HEAD = (
 
 
 @dataclass
-class Place:
+class AttackedSidecar:
     """One broker with its sidecar. `ground`: None where it is open, and every caller is nobody."""
 
     kafka: LocalKafka
@@ -154,12 +154,12 @@ class Place:
         with urllib.request.urlopen(f"http://{HOST}:{self.side.admin}{path}", timeout=timeout_s) as res:
             return str(res.read().decode())
 
-    def told(self) -> Told:
+    def observe(self) -> Observed:
         text = self.get("/metrics")
         figures = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in text.splitlines() if line[:1] != "#"}
         pages = {name: value for name, value in figures.items() if name.partition("{")[0] in PAGING}
         held = {float(le) * 1000: float(n) for le, n in BUCKET.findall(text)}
-        return Told(json.loads(self.get("/owners")), pages, held, _members_mib(text), self.log.stat().st_size)
+        return Observed(json.loads(self.get("/owners")), pages, held, _members_mib(text), self.log.stat().st_size)
 
     def closed(self, cause: str) -> float:
         """Connections that the sidecar has closed for this."""
@@ -212,7 +212,7 @@ class Place:
 
     def attacked(self, name: str, user: str, seconds: float) -> Effect:
         """Raises RuntimeError when the attack itself broke."""
-        effect, before, first_mib = Effect(name, user), self.told(), self.side.rss_mib()
+        effect, before, first_mib = Effect(name, user), self.observe(), self.side.rss_mib()
         bystanders, pid = self.side.bystanders(), self.side.process.worker_pid
         members_mib = [before.members_mib]
         newcomer, probe = Repeated(self.newcomer, 0.3, pid), Repeated(self.probe, 0.5, pid)
@@ -247,7 +247,7 @@ class Place:
         return effect
 
     def _wait_for_memory(self, first_mib: float) -> None:
-        """Until it is back, or has had the time for that."""
+        """Waits until the memory is back, or `BACK_S`."""
         late = time.monotonic() + BACK_S
 
         def back() -> bool:
@@ -255,9 +255,9 @@ class Place:
 
         wait_until("RSS", back, 2 * BACK_S)
 
-    def _after(self, effect: Effect, before: Told) -> float:
-        """What is told of the attack now. Returns the MiB of the members."""
-        after = self.told()
+    def _after(self, effect: Effect, before: Observed) -> float:
+        """Adds what metrics and log show of the attack. Returns the MiB of the members."""
+        after = self.observe()
         with self.log.open("rb") as log:
             log.seek(before.logged)
             loud = [line for line in log.read().decode(errors="replace").splitlines() if LOUD.search(line)]
@@ -273,7 +273,7 @@ class Place:
 
 
 def _members_mib(metrics: str) -> float:
-    """What the members of all groups take, as the sidecar counts it."""
+    """Returns the memory of all groups' members, as the sidecar counts it."""
     found = HELD.search(metrics)
     assert found is not None
     return float(found[1]) / MIB
@@ -286,14 +286,14 @@ def ran_s(pid: int) -> tuple[float, float]:
 
 
 def event_of(line: str) -> str:
-    """What a line of the log says, without what is different in each."""
+    """Returns the parts of a log line that are equal in all lines of its kind."""
     return " ".join(re.findall(r"(?:event|api|why)=(?:'[^']*'|\"[^\"]*\"|\S+)", line)) or line[:100]
 
 
 @dataclass
-class Told:
-    """What a sidecar tells at one moment. `pages`: metric with labels -> value; `held`: upper bound in ms -> how many
-    stops of the loop were no longer; `logged`: bytes."""
+class Observed:
+    """A sidecar's metrics, owners and log at one moment. `pages`: metric with labels -> value; `held`: upper bound in
+    ms -> stops of the loop up to that bound; `logged`: bytes."""
 
     owners: dict[str, Any]
     pages: dict[str, str]
@@ -301,7 +301,7 @@ class Told:
     members_mib: float
     logged: int
 
-    def grew(self, before: Told, le: float) -> bool:
+    def grew(self, before: Observed, le: float) -> bool:
         """Whether a stop of the loop came between this bound and the one below it."""
         below = max((b for b in self.held if b < le), default=None)
         told = [t.held[le] - (t.held[below] if below is not None else 0.0) for t in (before, self)]
@@ -314,7 +314,7 @@ def _env(**more: str) -> dict[str, str]:
 
 
 def _secured(folder: Path) -> tuple[LocalKafka, Secured]:
-    """Without its sidecar yet."""
+    """Starts a secured broker, without its sidecar yet."""
     ground = Secured(folder, internal="SASL_PLAINTEXT", users=(*filter(None, CALLERS), CAROL))
     files = {
         "SIDECAR_COMMAND_CONFIG": str(ground.file("own", ground.java(ADMIN, ground.internal, "PLAIN"))),
@@ -351,7 +351,7 @@ def _open(folder: Path) -> LocalKafka:
 
 
 @contextmanager
-def place(folder: Path, secured: bool = True, base: str = "") -> Iterator[Place]:
+def place(folder: Path, secured: bool = True, base: str = "") -> Iterator[AttackedSidecar]:
     """A broker and a sidecar with default limits but CONNECTIONS. `base`: another checkout, whose sidecar runs."""
     kafka, ground = _secured(folder) if secured else (_open(folder), None)
     try:
@@ -361,7 +361,7 @@ def place(folder: Path, secured: bool = True, base: str = "") -> Iterator[Place]
         process = kafka.start_sidecar(node)
         kafka.wait_ready(PATIENCE_S)
         ways = (node.admin_port, GROUP, kafka.clients_listener(node))
-        made = Place(kafka, ground, Side("sidecar", node.sidecar_port, process, b"", "", *ways))
+        made = AttackedSidecar(kafka, ground, Side("sidecar", node.sidecar_port, process, b"", "", *ways))
         made.side.user = made.user
         made.heal()
         made.side.attacked("large_token", 1.0)

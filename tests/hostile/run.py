@@ -34,7 +34,7 @@ from benchmarks.common import cpu_s, create_topic, one_broker
 from benchmarks.heartbeat import PARTITIONS, TOPIC, join
 from tests.hostile.attacks import CALLERS, FLOODS
 from tests.hostile.effect import HEAD, place
-from tests.hostile.side import Side, Waits, calm, ended, fill
+from tests.hostile.side import Side, Waits, ended, fill, measure_bystanders
 from tests.hostile.target import DATA, HOST
 
 
@@ -117,11 +117,11 @@ def floods(only: list[str], seconds: float, base: str) -> None:
         ):
             sides.append(Side(name, port, process, asyncio.run(join(HOST, port, f"bench-h-{name}", 1))[0]))
         for side in sides:
-            calm(side, 6)  # the JVM compiles
+            measure_bystanders(side, 6)  # the JVM compiles
         print(f"{'':24}heartbeat p99 ms   passed p99 ms     closed by it               resident MiB")
         head = f"{'attack':14} {'at':8} {'calm':>8} {'under':>8}  {'calm':>8} {'under':>8}"
         print(f"{head}  {'':26} before, most, after, then CPU")
-        rows = [row(n, side, calm(side, 3), seconds) for n in only for side in sides]
+        rows = [row(n, side, measure_bystanders(side, 3), seconds) for n in only for side in sides]
     print(json.dumps({"hostile": rows}))
     if any(isinf(r["beat"]["wall_ms"]) or isinf(r["passed"]["wall_ms"]) for r in rows if r["at"] == "sidecar"):
         sys.exit("a well-behaved client of the sidecar was not served")

@@ -49,7 +49,7 @@ def fill(kafka: LocalKafka, **how: str) -> None:
         raise RuntimeError("the topic could not be filled")
 
 
-def felt(times_ms: Iterable[float]) -> list[float]:
+def waits_of_client(times_ms: Iterable[float]) -> list[float]:
     """The waits of a client that does not wait for its last answer before it asks again: while one request takes long,
     those that were due each `PACE_S` wait for the rest of that time."""
     step = PACE_S * 1000
@@ -57,7 +57,7 @@ def felt(times_ms: Iterable[float]) -> list[float]:
 
 
 def p99(times_ms: Iterable[float]) -> float:
-    return round(percentile(felt(times_ms) or [0.0], 0.99), 2)
+    return round(percentile(waits_of_client(times_ms) or [0.0], 0.99), 2)
 
 
 @dataclass
@@ -145,7 +145,7 @@ def ended(bystanders: Iterable[Bystander]) -> list[Waits]:
     return [b.end() for b in bystanders]
 
 
-def calm(side: Side, seconds: float) -> list[Waits]:
+def measure_bystanders(side: Side, seconds: float) -> list[Waits]:
     found = side.bystanders()
     time.sleep(seconds)
     return ended(found)

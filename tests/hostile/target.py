@@ -146,7 +146,7 @@ async def send(t: Target, done: Done, frames: Iterator[bytes], read: bool) -> No
 async def asks(
     t: Target, done: Done, frames: Callable[[], Iterable[bytes]], connections: int = 1, read: bool = True
 ) -> None:
-    """So many connections at a time, each of which sends these frames one after the other, and begins again."""
+    """Keeps `connections` open, each of which sends these frames one after the other, again and again."""
 
     async def one() -> None:
         while t.goes_on:

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from tests.hostile.attacks import CALLERS
-from tests.hostile.effect import Place, place
+from tests.hostile.effect import AttackedSidecar, place
 
 SECONDS, LONGER = 2.0, 6.0
 OPEN = ("", "bob")
@@ -26,24 +26,24 @@ EACH = [
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Place]]:
-    """One place of each kind for all attacks. A fixture with a parameter would make one for each."""
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], AttackedSidecar]]:
+    """One sidecar of each kind for all attacks. A fixture with a parameter would start one for each."""
     with ExitStack() as stack:
 
         @cache
-        def at(world: str) -> Place:
+        def at(world: str) -> AttackedSidecar:
             return stack.enter_context(place(tmp_path_factory.mktemp("callers") / "run", world == "secured"))
 
         yield at
 
 
 @pytest.mark.parametrize(("world", "user", "name"), EACH)
-def test_others_notice_little(attacked: Callable[[str], Place], world: str, user: str, name: str) -> None:
+def test_others_notice_little(attacked: Callable[[str], AttackedSidecar], world: str, user: str, name: str) -> None:
     effect = attacked(world).attacked(name, user, SECONDS)
     assert not effect.faults(), effect
 
 
-def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str], Place]) -> None:
+def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str], AttackedSidecar]) -> None:
     """Their limit counts at a real broker, beside which nothing else is as large."""
     at = attacked("secured")
     before = at.closed("not_read")

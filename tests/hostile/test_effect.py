@@ -17,7 +17,7 @@ import pytest
 
 from tests.hostile import planted
 from tests.hostile.effect import GROWS_MIB, PAGING, STAYS_MIB, Effect, event_of
-from tests.hostile.side import Bystander, Waits, felt
+from tests.hostile.side import Bystander, Waits, waits_of_client
 from tests.hostile.waits import Wait
 
 CALM: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_each_limit(more: dict[str, Any], fault: str) -> None:
 
 
 def test_one_long_wait_is_felt_at_every_moment_of_it() -> None:
-    assert felt([1.0, 9.0, 1.5]) == [1.0, 9.0, 7.0, 5.0, 3.0, 1.0, 1.5]
+    assert waits_of_client([1.0, 9.0, 1.5]) == [1.0, 9.0, 7.0, 5.0, 3.0, 1.0, 1.5]
 
 
 @pytest.mark.parametrize(

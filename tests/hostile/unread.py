@@ -36,7 +36,7 @@ ANSWERS = 4
 
 
 async def deaf(t: Target, done: Done, first: bytes, again: bytes, connections: int = CONNECTIONS) -> None:
-    """So many connections, each of which sends `first` once and `again` as often as it is taken, and reads nothing."""
+    """Opens connections that send `first` once and then `again` as often as possible, and read nothing."""
     loop = asyncio.get_running_loop()
     socks = []
 

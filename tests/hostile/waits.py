@@ -38,7 +38,7 @@ class Wait(NamedTuple):
 
     @property
     def less_queued(self) -> float:
-        """The same wait on a machine that is nobody else's."""
+        """Returns the wait without the time in which other processes had the processor."""
         return max(0.0, self.wall - self.queued)
 
     @property
@@ -98,7 +98,7 @@ class Client:
         self.first = self.first or buf
         self.other += buf != self.first
 
-    def until_told(self, pid: int) -> dict[str, object]:
+    def beat_until_stopped(self, pid: int) -> dict[str, object]:
         waits: list[Wait] = []
         broken = ""
         try:
@@ -117,7 +117,7 @@ def main() -> None:
     with socket.socket(fileno=int(fd)) as sock:
         sock.settimeout(SILENCE_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        print(json.dumps(Client(sock, bytes.fromhex(frame)).until_told(int(pid))))
+        print(json.dumps(Client(sock, bytes.fromhex(frame)).beat_until_stopped(int(pid))))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class FakeTopic:
     topic_id: bytes
     leaders: list[int]
     replicas: list[list[int]] = field(default_factory=list)
-    """Of each partition; nothing: its leader alone."""
+    """Replicas of each partition; empty: only the leader."""
     behind: set[int] = field(default_factory=set)
     """Partitions of which the last replica is not in sync."""
 
@@ -94,7 +94,7 @@ class FakeTopic:
 
 @dataclass
 class Producer:
-    """What InitProducerId gives for one transactional id."""
+    """Producer id and epoch of one transactional id."""
 
     producer_id: int
     epoch: int = -1
@@ -137,18 +137,18 @@ class FakeBrokers:
     failed_describe: set[str] = field(default_factory=set)
     """Topics over which the authorizer fails."""
     settings: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Of every broker: name -> value and source."""
+    """Settings of every broker: name -> value and source."""
     hidden: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    """What stands below those settings, with Kafka's default."""
+    """Values that those settings hide, the last one Kafka's default."""
     group_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     lost: list[Callable[[int], None]] = field(default_factory=list)
     """Called with the id of a node that goes down."""
-    still: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
-    """Nodes that take requests and answer none, and what they will do when they go on."""
+    paused: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
+    """Silent nodes, with the requests that they answer after `resume`."""
 
     def __post_init__(self) -> None:
         self.share = ShareGroups(self.topics)
-        """Of clients, in which sidecars have members, too."""
+        """The clients' share groups; sidecars have placeholder members in them."""
         self.versions = {int(api): request_versions(api) for api in APIS}
         self.producers: dict[str, Producer] = {}
         self._read: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -174,24 +174,24 @@ class FakeBrokers:
     def stop(self, node_id: int) -> None:
         """The node goes down, and every connection to it is lost."""
         self.down.add(node_id)
-        for told in list(self.lost):
-            told(node_id)
+        for connection_lost in list(self.lost):
+            connection_lost(node_id)
 
     def start(self, node_id: int) -> None:
         self.down.discard(node_id)
 
-    def stand_still(self, node_id: int) -> None:
-        self.still.setdefault(node_id, [])
+    def pause(self, node_id: int) -> None:
+        self.paused.setdefault(node_id, [])
 
-    def go_on(self, node_id: int) -> None:
-        for act in self.still.pop(node_id):
+    def resume(self, node_id: int) -> None:
+        for act in self.paused.pop(node_id):
             act()
 
     def log(self, partition: int = 0, topic: str = STATE) -> PartitionLog:
         return self.logs.setdefault((topic, partition), PartitionLog())
 
     def init(self, transactional_id: str) -> Producer:
-        """What another sidecar does as well: a new epoch for this transactional id."""
+        """InitProducerId, as of another sidecar: a new epoch for this transactional id."""
         found = self.producers.setdefault(transactional_id, Producer(1000 + len(self.producers)))
         found.epoch += 1
         self.end(found, False)
@@ -201,18 +201,18 @@ class FakeBrokers:
         """The transaction of this producer is committed or aborted, if it has one."""
         for topic, partition in producer.open_at:
             self.log(partition, topic).end(producer.producer_id, producer.epoch, commit)
-            self._tell(topic, partition)
+            self._feed_readers(topic, partition)
         producer.open_at = set()
 
     def append(self, topic: str, partition: int, batch: bytes, named: bool = False) -> tuple[int, int]:
-        """Returns the error code and the base offset; readers hear of the records a little later. `named`: the request
-        says its transactional id."""
+        """Returns the error code and the base offset; readers get the records a little later. `named`: the request
+        has its transactional id."""
         code, offset = self.log(partition, topic).append(batch, named)
-        self._tell(topic, partition)
+        self._feed_readers(topic, partition)
         return code, offset
 
-    def _tell(self, topic: str, partition: int) -> None:
-        """Readers hear of what is committed, and of nothing that follows an open transaction."""
+    def _feed_readers(self, topic: str, partition: int) -> None:
+        """Passes records to the readers up to the last stable offset."""
         log, before = self.log(partition, topic), self._read[(topic, partition)]
         self._read[(topic, partition)] = log.stable
         new = [r for r in log.records[before : log.stable] if r.offset not in log.hidden]
@@ -229,8 +229,8 @@ class FakeBrokers:
     # ---- serving ----------------------------------------------------------------------------------------------
     def serve(self, node_id: int, api: Api, version: int, req: Any, answer: Answer, lose: Callable[[], None]) -> None:
         """`answer` is called with the response, now, later or never; `lose` if the connection is lost instead."""
-        if node_id in self.still:
-            self.still[node_id].append(partial(self.serve, node_id, api, version, req, answer, lose))
+        if node_id in self.paused:
+            self.paused[node_id].append(partial(self.serve, node_id, api, version, req, answer, lose))
             return
         self.asked.append(Asked(node_id, api, req))
         act = partial(HANDLERS[api], self, node_id, req, version)

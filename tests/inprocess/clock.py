@@ -21,23 +21,23 @@ from sidecar.coordinator.runtime.background import Background
 
 T = TypeVar("T")
 STARTS_S = 100_000.0
-"""What the clocks that count from the start of a machine say at first."""
+"""First reading of the monotonic clock."""
 
 GRACE_S = 0.005
-"""So long, in real time, the kernel has for what went into a socket to come out of another one."""
+"""Real time for bytes to get from one socket to another through the kernel."""
 
 LEAST_S = 1e-6
-"""A sleep takes no less."""
+"""Shortest sleep."""
 
 LOOK_S = 0.05
-"""A condition that depends on the time alone is looked at again after so long."""
+"""Interval between checks of a condition that depends on the time alone."""
 
 THREADS_S = 0.001
-"""The same in real time, while threads work: what they do may be no event of the loop."""
+"""The same in real time, while threads work: their results may be no events of the loop."""
 
 
 class Stuck(AssertionError):
-    """Everybody waits, and nobody for a timer: that would last for ever."""
+    """All tasks wait, and none for a timer: the test would hang."""
 
 
 class _Selector:
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now_s = STARTS_S
         self.in_threads = 0
-        """So many calls are under way in other threads."""
+        """Number of calls under way in other threads."""
         self.conditions: dict[asyncio.Future[None], Callable[[], object]] = {}
         """The conditions that `until` waits for, by the future that ends the wait."""
         super().__init__()
@@ -148,18 +148,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def submit(
         self, real: Callable[..., None], own: Background, key: str, work: Any, done: Any, limit_s: float
     ) -> None:
-        """What `Background.submit` does, and the loop knows of it."""
+        """`Background.submit`, counted in `in_threads`."""
         self.in_threads += 1
         out = True
 
-        def back(result: Any, exc: BaseException | None) -> None:
+        def on_done(result: Any, exc: BaseException | None) -> None:
             nonlocal out
             if out:
                 out = False
                 self._came_back()
             done(result, exc)
 
-        real(own, key, work, back, limit_s)
+        real(own, key, work, on_done, limit_s)
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def clocks(loop: VirtualLoop) -> Iterator[None]:
         yield
 
 
-def stand_still(seconds: float) -> None:
-    """Time passes, and the loop does nothing."""
+def block_loop(seconds: float) -> None:
+    """Lets time pass while the loop runs nothing, as a blocking call does."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.now_s += seconds

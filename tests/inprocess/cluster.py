@@ -20,7 +20,7 @@ from tests.inprocess.broker import FakeBrokers, decode_request, flexible
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What a broker does with the sidecar's codecs is no call of the sidecar: a profiler does not see it."""
+    """Hides a fake broker's calls of the sidecar's codecs from a profiler."""
     profile = sys.getprofile()
     sys.setprofile(None)
     try:
@@ -71,7 +71,9 @@ class Line:
         w = self._queue.popleft()
         with unseen():
             request = decode_request(w.api, w.version, w.body, w.pos)
-            self._brokers.serve(self.node_id, Api(w.api), w.version, request, lambda r: self._respond(w, r), self._lost)
+            self._brokers.serve(
+                self.node_id, Api(w.api), w.version, request, lambda r: self._respond(w, r), self._connection_lost
+            )
 
     def _respond(self, w: _Waiting, response: Any) -> None:
         asyncio.get_running_loop().call_soon(self._answer, w, response)
@@ -84,7 +86,7 @@ class Line:
             self._send(frame)
             self._next()
 
-    def _lost(self) -> None:
+    def _connection_lost(self) -> None:
         if not self._closed:
             self.close()
             self._lose()

@@ -172,7 +172,7 @@ class EmbeddedClient:
 
     @property
     def waiting(self) -> int:
-        """How many response frames have come and were not read."""
+        """Number of response frames that have come and were not read."""
         return len(frames(bytes(self.transport.written))) - self._read
 
     def post(self, message: Message, version: int) -> int:
@@ -250,7 +250,7 @@ class EmbeddedSidecar:
         self.tasks.watch(asyncio.get_running_loop())
         self.background = Background(2)
         self.cluster = FakeCluster(self.brokers, f"sidecar-{node_id}")
-        self.endings = Endings(self._alone)
+        self.endings = Endings(self._code_of_empty_shard)
         soon = asyncio.get_running_loop().call_soon
         self.link = WatchedLoopback(self.endings, soon) if watched else Loopback(soon)
         self.front = self.another_front(self.link, managed, **(front or {}))
@@ -316,8 +316,8 @@ class EmbeddedSidecar:
         if kind is None:
             self.endings.check()
 
-    def _alone(self, event: Event) -> Code:
-        """How a coordinator answers this that knows nobody."""
+    def _code_of_empty_shard(self, event: Event) -> Code:
+        """Returns the error code of a coordinator without groups."""
         replies = Shard(REGISTRY, self.service.owners[0]._ports).handle(event, 1, now()).replies
         return replies[0].answer.code if replies else Code.NONE
 
@@ -409,7 +409,7 @@ class EmbeddedSidecar:
         self.coordinator.takeovers.claim_read(partition)
 
     def tail_read(self, partition: int) -> None:
-        """What is stored has been read from the start."""
+        """Nothing to do: stored settings have been read from the start."""
 
     def tail_went_back(self, partition: int) -> None:
         self.lines.error("the tail went back", partition=partition)
@@ -421,8 +421,8 @@ class EmbeddedSidecar:
         self.tasks.broken("state-tail", exc)
 
 
-class Heard:
-    """A front that only listens; a test speaks for it through `tell`."""
+class RecordingFront:
+    """A front without clients: records the coordinator's messages, and sends what a test passes to `send`."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.messages: list[ToFront] = []
@@ -432,14 +432,14 @@ class Heard:
     def from_coordinator(self, message: ToFront) -> None:
         self.messages.append(message)
 
-    def tell(self, message: ToCoordinator) -> None:
+    def send(self, message: ToCoordinator) -> None:
         self._coordinator.from_front(self, message)
 
     def leave(self) -> None:
         self._coordinator.disconnect(self)
 
     def of(self, kind: type[T]) -> list[T]:
-        """What came of this kind of message, in its order."""
+        """Returns the messages of this kind, in their order."""
         return [m for m in self.messages if isinstance(m, kind)]
 
     async def reply(self, token: int) -> Any:
@@ -451,9 +451,9 @@ class Heard:
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar of one partition with the topic `orders`."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**{"partitions": 1, **given}) as sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())

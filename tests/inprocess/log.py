@@ -23,7 +23,7 @@ CHECKED_FROM = 21
 TRANSACTIONAL = 16
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 KEPT = 5
-"""So many batches of each producer are remembered, so that a second copy is recognised."""
+"""Batches that are remembered of each producer, to recognise a second copy."""
 Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -39,7 +39,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a producer sent."""
+    """A batch as a producer sent it."""
 
     producer_id: int
     epoch: int

@@ -69,10 +69,10 @@ class ShareGroups:
         self.init_s = 0.12
         self.interval_ms = 5_000
         self.waiting: list[Callable[[], None]] = []
-        """What the share coordinator does when it is back."""
+        """Actions that the share coordinator takes when it is available again."""
         self._topics = topics
 
-    def back(self) -> None:
+    def recover(self) -> None:
         self.away = False
         waiting, self.waiting = self.waiting, []
         for act in waiting:
@@ -165,7 +165,7 @@ class ShareGroups:
         return sd.DescribedGroup(0, None, group_id, state, group.epoch, group.assignment_epoch, "simple", members)
 
     def offsets(self, req: ds.DescribeShareGroupOffsetsRequest, answer: Answer) -> None:
-        """It asks the share coordinator, and waits for it."""
+        """Answers from the share coordinator's state, when that is available."""
         if self.away:
             self.waiting.append(lambda: self.offsets(req, answer))
             return

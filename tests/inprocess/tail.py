@@ -61,7 +61,7 @@ class FedTail(Tail):
             self._loop.call_soon(listener.tail_read, partition)
 
     def read(self, topic: str, partition: int, records: list[Stored]) -> None:
-        """As one of the brokers' readers."""
+        """Takes records as one of the brokers' readers."""
         if topic == self.topic:
             self.feed([Polled(partition, r.offset, r.key, r.value) for r in records])
 

@@ -38,9 +38,9 @@ class MemoryTransport(asyncio.Transport):
         self.eof = False
         self.closing = False
         self.unread = 0
-        """What the other end has not taken yet, as a test says."""
-        self.heard: Callable[[bytes], None] | None = None
-        """Called with everything that is written, if anybody listens."""
+        """Bytes that the other end has not read yet; set by a test."""
+        self.on_write: Callable[[bytes], None] | None = None
+        """Called with all bytes that are written."""
         self._unread: list[bytes] = []
 
     # ---- what the other end does ----------------------------------------------------------------------------
@@ -58,19 +58,19 @@ class MemoryTransport(asyncio.Transport):
             self.close()
 
     def lose(self, exc: Exception | None = None) -> None:
-        """The connection is gone at once."""
+        """Breaks the connection at once."""
         if not self.closing:
             self.closing = True
-            self._lost(exc)
+            self._connection_lost(exc)
 
-    def _lost(self, exc: Exception | None) -> None:
-        """The protocol is let go, as asyncio and uvloop do."""
+    def _connection_lost(self, exc: Exception | None) -> None:
+        """Drops the reference to the protocol, as asyncio and uvloop do."""
         protocol = self.protocol
         del self.protocol
         protocol.connection_lost(exc)
 
     def taken(self) -> bytes:
-        """What was written since the last call."""
+        """Returns the bytes written since the last call."""
         out = bytes(self.written)
         self.written.clear()
         return out
@@ -80,8 +80,8 @@ class MemoryTransport(asyncio.Transport):
         if self.closing:
             return
         self.written += data
-        if self.heard is not None:
-            self.heard(bytes(data))
+        if self.on_write is not None:
+            self.on_write(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -109,7 +109,7 @@ class MemoryTransport(asyncio.Transport):
     def close(self) -> None:
         if not self.closing:
             self.closing = True
-            asyncio.get_running_loop().call_soon(self._lost, None)
+            asyncio.get_running_loop().call_soon(self._connection_lost, None)
 
     def abort(self) -> None:
         self.close()
@@ -126,12 +126,12 @@ class Upstream:
 
     def __init__(self, brokers: FakeBrokers, node_id: int, protocol: Connection) -> None:
         self.transport = MemoryTransport(protocol, brokers.address(node_id))
-        self.transport.heard = self._heard
+        self.transport.on_write = self._written
         self._line = Line(brokers, node_id, self.transport.feed, self.transport.lose)
         self._bytes = bytearray()
         protocol.connection_made(self.transport)
 
-    def _heard(self, data: bytes) -> None:
+    def _written(self, data: bytes) -> None:
         self._bytes += data
         while len(self._bytes) >= 4:
             (size,) = SIZE.unpack_from(self._bytes)

@@ -54,7 +54,7 @@ def test_a_reader_that_begins_while_a_broker_is_down_asks_for_its_rack(
         answers.insert(0, described.encode(2))
     frames = [response_frame(i + 2, True, body) for i, body in enumerate(answers)]
 
-    async def whole() -> None:
+    async def main() -> None:
         server, host, port = await listener(
             response_frame(1, False, av.ApiVersionsResponse(api_keys=keys).encode(3)), *frames
         )
@@ -67,4 +67,4 @@ def test_a_reader_that_begins_while_a_broker_is_down_asks_for_its_rack(
         conn.close()
         server.close()
 
-    clock.run(whole())
+    clock.run(main())

@@ -18,7 +18,7 @@ ASK = fc.FindCoordinatorRequest(coordinator_keys=["g"])
 
 
 async def listener(*answers: bytes) -> tuple[asyncio.Server, str, int]:
-    """It answers the first requests of each connection with these bytes, and then stays open."""
+    """A listener that answers the first requests of each connection with these bytes, and then none."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
@@ -42,7 +42,7 @@ async def listener(*answers: bytes) -> tuple[asyncio.Server, str, int]:
     ],
 )
 def test_a_response_that_lies_ends_the_connection_at_once(lie: bytes, told: str) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         server, host, port = await listener(response_frame(1, False, KNOWN), lie)
         conn = await BrokerConnection.open(host, port, "c")
         with pytest.raises(ConnectionLost, match=told):
@@ -50,7 +50,7 @@ def test_a_response_that_lies_ends_the_connection_at_once(lie: bytes, told: str)
         assert conn.closed and len(conn._buffer) == 0
         server.close()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("most, told", [(100_000, ""), (99_999, "limits.response_bytes 99999: raise it")])
@@ -58,7 +58,7 @@ def test_the_limit_of_a_response_is_what_the_cluster_was_given(most: int, told: 
     """The connections of a cluster all have it: the one to any broker, and those to one node."""
     answer = response_frame(2, True, b"\0" * (100_000 - 5))
 
-    async def whole() -> None:
+    async def main() -> None:
         server, host, port = await listener(response_frame(1, False, KNOWN), answer)
         cluster = Cluster([(host, port)], "c", {1: (host, port)}, most)
         for conn in (await cluster.anyone(), await cluster.node(1)):
@@ -71,7 +71,7 @@ def test_the_limit_of_a_response_is_what_the_cluster_was_given(most: int, told: 
         cluster.close()
         server.close()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_the_limit_of_a_response_is_what_the_cluster_was_given(most: int, told: 
     ids=["http", "garbage", "one too many"],
 )
 def test_what_is_no_broker_is_a_lost_connection_and_no_bug(first: bytes) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         server, host, port = await listener(first)
         with pytest.raises(ConnectionLost):
             conn = await BrokerConnection.open(host, port, "c", 1.0)
             await asyncio.wait_for(conn.request(fc, "FindCoordinator", ASK), 1)
         server.close()
 
-    clock.run(whole())
+    clock.run(main())

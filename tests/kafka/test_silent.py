@@ -21,7 +21,7 @@ from tests.inprocess import clock
 Address = tuple[str, int]
 
 
-class Door:
+class CountingListener:
     """A listener. `answers`: how many requests of each connection it answers."""
 
     def __init__(self, answers: int) -> None:
@@ -67,7 +67,7 @@ def test_a_request_without_an_answer_closes_its_connection() -> None:
     Cause: a request that was given up left its connection open, and the next one waited behind it."""
 
     async def test() -> None:
-        door = Door(1)
+        door = CountingListener(1)
         conn = await BrokerConnection.open(*await door.open(), "test")
         with pytest.raises(TimeoutError):
             await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(coordinator_keys=["g"]), timeout_s=0.1)
@@ -80,7 +80,7 @@ def test_a_request_without_an_answer_closes_its_connection() -> None:
 
 def test_a_broker_that_takes_connections_only_is_passed_by() -> None:
     async def test() -> None:
-        silent, good = Door(0), Door(99)
+        silent, good = CountingListener(0), CountingListener(99)
         cluster = Cluster([await silent.open(), await good.open()], "test", {})
         began = time.monotonic()
         assert await cluster.coordinator_node("g", 0) == 7
@@ -96,7 +96,7 @@ def test_a_broker_that_falls_silent_is_asked_no_more_while_others_answer(monkeyp
     monkeypatch.setattr(module, "SILENT_S", 0.1)
 
     async def test() -> None:
-        falls, good = Door(1), Door(99)
+        falls, good = CountingListener(1), CountingListener(99)
         cluster = Cluster([await falls.open(), await good.open()], "test", {})
         assert await cluster.coordinator_node("g", 0) == 7
         assert falls.connections == good.connections == 1
@@ -118,7 +118,7 @@ def test_when_nobody_answers_that_is_said() -> None:
 
 def test_many_that_look_for_a_broker_open_one_connection() -> None:
     async def test() -> None:
-        good = Door(99)
+        good = CountingListener(99)
         cluster = Cluster([await good.open()], "test", {})
         found = await asyncio.gather(*(cluster.coordinator_node("g", 0) for _ in range(20)))
         assert found == [7] * 20 and good.connections == 1
@@ -130,7 +130,7 @@ def test_each_lane_is_a_connection_of_its_own_and_stays_one() -> None:
     """What waits on one holds up nothing on another."""
 
     async def test() -> None:
-        door = Door(99)
+        door = CountingListener(99)
         address = await door.open()
         cluster = Cluster([address], "test", {7: address})
         links = [(lane, which) for lane in Lane for which in range(3)]
@@ -144,7 +144,7 @@ def test_each_lane_is_a_connection_of_its_own_and_stays_one() -> None:
 
 def test_a_broker_that_could_not_be_connected_to_is_known_for_a_while() -> None:
     async def test() -> None:
-        door = Door(answers=9)
+        door = CountingListener(answers=9)
         address = await door.open()
         cluster = Cluster([address], "test", {1: address, 2: ("127.0.0.1", 1)})
         (await cluster.node(1)).close()
@@ -163,7 +163,7 @@ def test_those_who_wait_for_a_silent_broker_wait_once() -> None:
     a connection to that broker, and each waited for its own 2 s (scene first_bootstrap_is_silent)."""
 
     async def test() -> None:
-        silent, good = Door(0), Door(99)
+        silent, good = CountingListener(0), CountingListener(99)
         cluster = Cluster([await good.open()], "test", {1: await silent.open()})
         began = time.monotonic()
         found = await asyncio.gather(*(cluster.node(1) for _ in range(5)), return_exceptions=True)

@@ -10,13 +10,13 @@ from sidecar.link.messages import Lease, Reply, Request, ToCoordinator, ToFront
 from sidecar.link.ports import FrontEnd
 
 
-class Ends:
+class LoopbackEnds:
     """Both ends; `turn` is a turn of the loop. The coordinator answers at once if it is told to."""
 
     def __init__(self, at_once: bool = False) -> None:
         self.soon: list[Callable[[], None]] = []
         self.asked: list[int] = []
-        self.heard: list[ToFront] = []
+        self.received: list[ToFront] = []
         self.at_once = at_once
         self.lost = 0
         self.disconnected = 0
@@ -40,7 +40,7 @@ class Ends:
             front.from_coordinator(Reply(message.token, Answer()))
 
     def from_coordinator(self, message: ToFront) -> None:
-        self.heard.append(message)
+        self.received.append(message)
 
     def ask(self, first: int, last: int) -> None:
         for token in range(first, last):
@@ -50,8 +50,8 @@ class Ends:
         for token in range(first, last):
             self.link.from_coordinator(Reply(token, Answer()))
 
-    def told(self) -> list[int]:
-        return [m.token for m in self.heard if isinstance(m, Reply)]
+    def answered_tokens(self) -> list[int]:
+        return [m.token for m in self.received if isinstance(m, Reply)]
 
     def turn(self) -> None:
         due, self.soon[:] = list(self.soon), []
@@ -60,7 +60,7 @@ class Ends:
 
 
 def test_requests_that_wait_let_the_loop_turn() -> None:
-    ends = Ends()
+    ends = LoopbackEnds()
     ends.ask(0, 3 * IN_A_ROW)
     assert ends.asked == list(range(IN_A_ROW))
     ends.turn()
@@ -72,50 +72,50 @@ def test_requests_that_wait_let_the_loop_turn() -> None:
 
 
 def test_requests_that_are_answered_at_once_pass_however_many_they_are() -> None:
-    ends = Ends(at_once=True)
+    ends = LoopbackEnds(at_once=True)
     ends.ask(0, 5 * IN_A_ROW)
-    assert ends.asked == ends.told() == list(range(5 * IN_A_ROW)) and not ends.soon
+    assert ends.asked == ends.answered_tokens() == list(range(5 * IN_A_ROW)) and not ends.soon
 
 
 def test_replies_that_are_released_together_let_the_loop_turn() -> None:
-    ends = Ends()
+    ends = LoopbackEnds()
     ends.reply(0, 2 * IN_A_ROW + 1)
-    assert ends.told() == list(range(IN_A_ROW))
+    assert ends.answered_tokens() == list(range(IN_A_ROW))
     ends.turn()
-    assert ends.told() == list(range(2 * IN_A_ROW))
+    assert ends.answered_tokens() == list(range(2 * IN_A_ROW))
     ends.turn()
-    assert ends.told() == list(range(2 * IN_A_ROW + 1)) and not ends.soon
+    assert ends.answered_tokens() == list(range(2 * IN_A_ROW + 1)) and not ends.soon
 
 
 def test_an_answer_at_once_stays_behind_replies_that_wait() -> None:
-    ends = Ends(at_once=True)
+    ends = LoopbackEnds(at_once=True)
     ends.reply(0, IN_A_ROW + 1)
     ends.ask(IN_A_ROW + 1, IN_A_ROW + 2)
-    assert ends.told() == list(range(IN_A_ROW))
+    assert ends.answered_tokens() == list(range(IN_A_ROW))
     ends.turn()
-    assert ends.told() == list(range(IN_A_ROW + 2))
+    assert ends.answered_tokens() == list(range(IN_A_ROW + 2))
 
 
 def test_a_lease_counts_at_once_and_overtakes_no_reply() -> None:
-    ends = Ends()
+    ends = LoopbackEnds()
     ends.reply(0, 3 * IN_A_ROW)
     ends.link.from_coordinator(Lease(0))
-    assert ends.told() == list(range(3 * IN_A_ROW)) and isinstance(ends.heard[-1], Lease)
+    assert ends.answered_tokens() == list(range(3 * IN_A_ROW)) and isinstance(ends.received[-1], Lease)
     ends.turn()
-    assert len(ends.heard) == 3 * IN_A_ROW + 1
+    assert len(ends.received) == 3 * IN_A_ROW + 1
 
 
 def test_a_coordinator_that_is_gone_hears_and_says_nothing_more() -> None:
-    ends = Ends()
+    ends = LoopbackEnds()
     ends.ask(0, 2 * IN_A_ROW)
     ends.reply(0, 2 * IN_A_ROW)
-    asked, told = len(ends.asked), len(ends.told())
+    asked, told = len(ends.asked), len(ends.answered_tokens())
     ends.link.lose()
     ends.link.lose()
     assert (ends.lost, ends.disconnected) == (1, 1)
     ends.ask(500, 501)
     ends.turn()
-    assert (len(ends.asked), len(ends.told())) == (asked, told), "what waited has gone with it"
+    assert (len(ends.asked), len(ends.answered_tokens())) == (asked, told), "what waited has gone with it"
     ends.link.serve(ends)
     ends.turn()
     ends.ask(600, 601)

@@ -51,7 +51,7 @@ class Found:
 
 
 def row_of(version: str) -> str:
-    """How the row of this version begins."""
+    """Returns the beginning of this version's row."""
     return f"| {version} ({VERSIONS[version]}) |"
 
 

@@ -147,7 +147,7 @@ def main(argv: list[str]) -> int:
     interrupt_on_sigterm()
     found: dict[tuple[str, str], Found] = {}
 
-    def say(version: str, cell: str, result: Found) -> None:
+    def record_result(version: str, cell: str, result: Found) -> None:
         found[version, cell] = result
         console.print(f"{version} {cell}: {result.status}, {result.seconds} s {result.why}", markup=False)
         if a.doc:
@@ -156,7 +156,7 @@ def main(argv: list[str]) -> int:
     for version in versions:
         folder = a.folder / f"{version}-{time.strftime('%H%M%S')}"
         there = [c for c in cells if c in cells_of(version)]
-        one_version(version, there, folder, lambda cell, result, v=version: say(v, cell, result))  # type: ignore[misc]
+        one_version(version, there, folder, lambda cell, result, v=version: record_result(v, cell, result))  # type: ignore[misc]
     lines = [[v, *(found[v, c].status if (v, c) in found else LACKS for c in cells)] for v in versions]
     print_aligned(["broker", *cells], lines, console)
     return 0 if all(f.status == YES for f in found.values()) else 1

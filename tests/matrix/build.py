@@ -41,7 +41,7 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-class Kit(Protocol):
+class Toolchain(Protocol):
     def build(self) -> Program: ...
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.processes import DrillError, port_open, wait_until
-from tests.matrix.wire import Taps
+from tests.matrix.wire import RecordingRoutes
 
 PARTITIONS = 6
 TICK_S = 0.1
@@ -61,7 +61,7 @@ class Cluster:
         front = "none" if direct and not taps else "two"
         env = {} if direct else SIDECAR_ENV
         self.kafka = LocalKafka(folder, version=version, front=front, properties=PROPERTIES, sidecar_env=env)
-        self.taps = Taps((n.sidecar_port, n.clients_port) for n in self.kafka.nodes) if taps else None
+        self.taps = RecordingRoutes((n.sidecar_port, n.clients_port) for n in self.kafka.nodes) if taps else None
 
     def start(self) -> None:
         self.kafka.start_brokers()

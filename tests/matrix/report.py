@@ -79,12 +79,12 @@ def print_aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], console: 
 
 def print_table(run: Run, console: Console) -> None:
     notes = Notes()
-    print_aligned(heads(run), lines(run, notes), console)
+    print_aligned(header(run), lines(run, notes), console)
     for n, text in enumerate(notes.texts, 1):
         console.print(f"({n}) {text}", markup=False)
 
 
-def heads(run: Run) -> list[str]:
+def header(run: Run) -> list[str]:
     return ["client", "protocol", *(SCENARIOS[s][0] for s in run.scenarios)]
 
 
@@ -153,7 +153,7 @@ behind a sidecar, with their rows of [differences.md](../reference/differences.m
 
 def write_document(run: Run, path: Path, back_after_s: float, within_s: float) -> None:
     notes = Notes()
-    columns = heads(run)
+    columns = header(run)
     table = [_line(columns), "|" + "---|" * len(columns), *map(_line, lines(run, notes))]
     text = DOCUMENT.format(
         kafka=run.kafka,

@@ -17,10 +17,10 @@ ALL = set(range(PARTITIONS))
 WAIT_S = OWNER_S = 120.0
 """Limits of a wait that are no part of the verdict."""
 QUIET_S = 2.5
-"""So long a static member's fellow must see nothing: more than two heartbeats."""
+"""Time in which the other member must see no rebalance: more than two heartbeats."""
 BACK_AFTER_S = 4.0
-SAID = 120
-"""So many characters of a complaint are worth a footnote."""
+ERROR_CHARS = 120
+"""Longest error text in a footnote."""
 SESSION_MS, HEARTBEAT_MS = 45_000, 1_000
 """A session is so long that a slow machine does not end it: no scenario needs one to end."""
 
@@ -64,15 +64,15 @@ class Play:
             for m in self.members:
                 code = m.process.returncode
                 if code is not None and not m.asked:
-                    raise Failed(f"{what}: a member ended by itself ({code}){self.said()}")
+                    raise Failed(f"{what}: a member ended by itself ({code}){self.last_errors()}")
             if time.monotonic() > until:
-                raise Failed(f"{what}: not within {timeout_s:g} s{self.said()}")
+                raise Failed(f"{what}: not within {timeout_s:g} s{self.last_errors()}")
             time.sleep(0.05)
 
-    def said(self) -> str:
-        """Return the last complaint of each member, short enough for a footnote."""
+    def last_errors(self) -> str:
+        """Return the last error of each member, short enough for a footnote."""
         last = (e for m in self.members for e in m.journal.errors[-1:])
-        said = dict.fromkeys(e if len(e) <= SAID else e[:SAID].rsplit(" ", 1)[0] + " ..." for e in last)
+        said = dict.fromkeys(e if len(e) <= ERROR_CHARS else e[:ERROR_CHARS].rsplit(" ", 1)[0] + " ..." for e in last)
         return "; the client says: " + " / ".join(said) if said else ""
 
     def fresh(self, *members: Member) -> None:
@@ -88,7 +88,7 @@ class Play:
 
         self.wait("new records of every partition held", consumed)
 
-    def alone(self, member: Member) -> None:
+    def wait_for_all_partitions(self, member: Member) -> None:
         self.wait("one member with all partitions", lambda: member.journal.held() == ALL)
         self.fresh(member)
 
@@ -122,18 +122,18 @@ class Play:
 
 
 def join(play: Play) -> None:
-    play.alone(play.start("a"))
+    play.wait_for_all_partitions(play.start("a"))
     play.consume_all()
     play.judge()
 
 
 def rebalance(play: Play) -> None:
     a = play.start("a")
-    play.alone(a)
+    play.wait_for_all_partitions(a)
     b = play.start("b")
     play.shared(a, b)
     b.close()
-    play.alone(a)
+    play.wait_for_all_partitions(a)
     play.consume_all()
     play.judge()
 
@@ -146,22 +146,22 @@ def static(play: Play) -> None:
     a.close()
     again = play.start("a-again", "one")
 
-    def told() -> bool:
+    def rebalanced_since() -> bool:
         return b.journal.rebalances != seen
 
-    play.wait("the restarted member with its partitions", lambda: again.journal.held() == held or told())
-    if not told():
+    play.wait("the restarted member with its partitions", lambda: again.journal.held() == held or rebalanced_since())
+    if not rebalanced_since():
         play.fresh(again, b)
         time.sleep(QUIET_S)
-    if told():
-        raise Failed(f"the other member was told of a change{play.said()}")
+    if rebalanced_since():
+        raise Failed(f"the other member was told of a change{play.last_errors()}")
     play.consume_all()
     play.judge()
 
 
 def resume(play: Play) -> None:
     a = play.start("a")
-    play.alone(a)
+    play.wait_for_all_partitions(a)
     a.close()
     committed = play.cluster.committed(play.group + play.client.offsets, play.topic)
     for p in sorted(ALL):
@@ -169,7 +169,7 @@ def resume(play: Play) -> None:
             raise Failed(f"partition {p}: consumed to {a.journal.last(p)}, but {committed.get(p)} was committed")
     time.sleep(0.5)
     again = play.start("a-again")
-    play.alone(again)
+    play.wait_for_all_partitions(again)
     play.consume_all()
     for p in sorted(ALL):
         first = again.journal.consumed[p][0]

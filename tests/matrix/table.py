@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.drill.artifacts import KAFKA
-from tests.matrix.build import Go, Java, Kit, Node, Python
+from tests.matrix.build import Go, Java, Node, Python, Toolchain
 
 NO_STATIC = {"static": "the client has no setting for a static member"}
 STREAMS = Java("StreamsMember", ("Journal.java", "StreamsMember.java"), "kafka-streams", KAFKA)
@@ -29,11 +29,11 @@ class Client:
     """What `--only` takes."""
     title: str
     how: str
-    kit: Kit
+    kit: Toolchain
     options: tuple[str, ...]
     lacks: Mapping[str, str] = field(default_factory=dict)
     offsets: str = ""
-    """What the name of the group with the offsets has after the name of the group, if they are two."""
+    """Suffix of the name of the group with the offsets, if that is another one than the members'."""
 
 
 def _consumer(version: str) -> Java:
@@ -52,7 +52,7 @@ WAYS = {
 
 
 def _rows(
-    name: str, title: str, kit: Kit, ways: tuple[str, ...], lacks: Mapping[str, str] | None = None
+    name: str, title: str, kit: Toolchain, ways: tuple[str, ...], lacks: Mapping[str, str] | None = None
 ) -> list[Client]:
     return [Client(f"{name}-{w}", title, WAYS[w][0], kit, WAYS[w][1], lacks or {}) for w in ways]
 

@@ -26,8 +26,8 @@ Seen = set[tuple[str, int, int]]
 """Client id, API key and version."""
 
 
-class Taps:
-    """Each route leads from a port to a port of this machine; `seen` holds what went along all of them."""
+class RecordingRoutes:
+    """Forwards from port to port of this machine, and records in `seen` what passed."""
 
     def __init__(self, routes: Iterable[tuple[int, int]]) -> None:
         self._routes = list(routes)

@@ -67,8 +67,8 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-TELLS = frozenset({"log", "debug", "info", "warning", "error", "count", "observe", "inc", "set_function"})
-"""Calls that only tell people something."""
+REPORTING_CALLS = frozenset({"log", "debug", "info", "warning", "error", "count", "observe", "inc", "set_function"})
+"""Calls that only log or count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Mutant:
     line: int
     what: str
     text: str
-    """Of the whole file with the change."""
+    """The whole file with the change."""
 
     def diff(self) -> str:
         before, after = (ROOT / self.file).read_text().splitlines(), self.text.splitlines()
@@ -86,7 +86,7 @@ class Mutant:
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
-    """All of one file, in their order."""
+    """Returns all mutants of one file, in their order."""
     text = file.read_text()
     lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
@@ -107,7 +107,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(node, ast.If | ast.While) and not isinstance(node.test, ast.Constant):
         other_if = copy.copy(node.test)
         yield "condition", _Test(other_if)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _tells(node.value):
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _reports(node.value):
         yield "call left out", ast.Pass()
     elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
         yield "return", ast.Return(ast.Constant(None))
@@ -124,8 +124,8 @@ class _Test(ast.AST):
     test: ast.expr
 
 
-def _tells(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in TELLS
+def _reports(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in REPORTING_CALLS
 
 
 def _spliced(lines: list[str], node: ast.AST, new: ast.AST) -> str:
@@ -150,7 +150,7 @@ def _compiles(text: str) -> bool:
 
 
 def sample(n: int, seed: int) -> list[Mutant]:
-    """So many of all files, each file as often as it is long."""
+    """Returns `n` mutants of all files; a long file has more of them."""
     files = sorted(p for over in OVER for p in ([ROOT / over] if over.endswith(".py") else (ROOT / over).rglob("*.py")))
     every = [m for file in files for m in mutants(file)]
     return random.Random(seed).sample(every, min(n, len(every)))
@@ -170,7 +170,7 @@ def hunt(slot: Slot, clean: Clean, mutant: Mutant, whole: bool) -> str:
         slot.plant(mutant.file, mutant.text)
         for command in commands(mutant.file, whole):
             limit_s = SUITE_S["quick"]
-            if test := clean.found(play(slot, command, limit_s), command, limit_s):
+            if test := clean.finding_test(play(slot, command, limit_s), command, limit_s):
                 return test
         return ""
     finally:
@@ -184,7 +184,7 @@ def run(some: Sequence[Mutant], jobs: int, whole: bool) -> list[str]:
     for slot in slots:
         free.put(slot)
 
-    def one(mutant: Mutant) -> str:
+    def hunt_in_free_slot(mutant: Mutant) -> str:
         slot = free.get()
         try:
             found = hunt(slot, clean, mutant, whole)
@@ -196,7 +196,7 @@ def run(some: Sequence[Mutant], jobs: int, whole: bool) -> list[str]:
 
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            return list(pool.map(one, some))
+            return list(pool.map(hunt_in_free_slot, some))
     finally:
         for slot in (clean_slot, *slots):
             slot.close()

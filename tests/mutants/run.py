@@ -66,13 +66,13 @@ def _look(slot: Slot, clean: Clean, bug: Planted, tier: str, only_by: bool) -> R
         command = command_of(bug.by)
         ended = play(slot, command, BY_S)
         spent_s += ended.s
-        if test := clean.found(ended, command, BY_S):
+        if test := clean.finding_test(ended, command, BY_S):
             return Result(bug.id, bug.room, bug.kind, bug.tier, test, True, spent_s)
     for name in () if only_by else wanted:
         command = suite(name)
         ended = play(slot, command, SUITE_S[name])
         spent_s += ended.s
-        if test := clean.found(ended, command, SUITE_S[name]):
+        if test := clean.finding_test(ended, command, SUITE_S[name]):
             return Result(bug.id, bug.room, bug.kind, name, test, False, spent_s)
     return Result(bug.id, bug.room, bug.kind, SURVIVED, "", False, spent_s)
 
@@ -87,7 +87,7 @@ def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool, keep: Call
     for slot in slots:
         free.put(slot)
 
-    def one(bug: Planted) -> Result:
+    def hunt_in_free_slot(bug: Planted) -> Result:
         slot = free.get()
         try:
             result = hunt(slot, clean, bug, tier, only_by)
@@ -100,7 +100,7 @@ def run(bugs: Sequence[Planted], tier: str, jobs: int, only_by: bool, keep: Call
 
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            return list(pool.map(one, bugs))
+            return list(pool.map(hunt_in_free_slot, bugs))
     finally:
         for slot in (clean_slot, *slots):
             slot.close()
@@ -118,7 +118,7 @@ def in_the_simulations() -> dict[str, int]:
 
 
 def shares(results: Iterable[Result]) -> dict[str, float]:
-    """Of all bugs, how many this tier or a cheaper one finds, in percent."""
+    """Returns the percentage of all bugs that this tier or a cheaper one finds."""
     found = list(results)
     return {
         tier: round(100 * sum(r.tier in TIERS[: i + 1] for r in found) / max(len(found), 1), 1)

@@ -63,7 +63,7 @@ class Slot:
                 raise RuntimeError(f"{file} does not compile:\n{built.out[-2000:]}")
 
     def restore(self, file: str) -> None:
-        """As it was when the copy was made: nobody waits with editing for the end of a run."""
+        """Restores the files as of the copy: the working tree may be edited during a run."""
         path = self.root / file
         path.write_text(self._before)
         self._planted += 1

@@ -18,7 +18,7 @@ def suite(tier: str) -> list[str]:
 
 
 def command_of(by: str) -> list[str]:
-    """Of the tests that are expected to find a bug, or of a module with its arguments."""
+    """Returns the command for the tests that should find a bug, or for a module with its arguments."""
     return [sys.executable, *by.split()] if by.startswith("-m ") else [*PYTEST, *by.split()]
 
 
@@ -34,7 +34,7 @@ def failed_test(out: str) -> str:
 
 
 class Clean:
-    """What the same commands say of the tree without a bug. Asked only where that counts."""
+    """Results of the same commands for the tree without a bug, run only where they matter."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
@@ -48,7 +48,7 @@ class Clean:
                 self._ended[key] = play(self._slot, command, limit_s)
             return self._ended[key]
 
-    def found(self, ended: Ended, command: list[str], limit_s: float) -> str:
+    def finding_test(self, ended: Ended, command: list[str], limit_s: float) -> str:
         """Which test has found the bug; "" if none has. A run whose time is over has found it only if the clean tree
         needs less than a third of that; one that did not come to its tests, if the clean tree passes."""
         if ended.code == 0:

@@ -45,7 +45,7 @@ FAILED = "F.\nFAILED tests/a/test_b.py::test_c - assert 1 == 2\n1 failed in 0.1s
 )
 def test_what_counts_as_found(ended: Ended, clean: Ended, found: str, asked: int) -> None:
     tree = CleanTree(clean)
-    assert Clean(cast(Slot, tree)).found(ended, ["pytest", "tests/a"], 90) == found
+    assert Clean(cast(Slot, tree)).finding_test(ended, ["pytest", "tests/a"], 90) == found
     assert tree.asked == asked
     assert failed_test("") == "nothing said"
 

@@ -42,8 +42,8 @@ def chromium() -> Iterator[Browser]:
         started.close()
 
 
-class Eyes:
-    """Opens pages, and remembers what was wrong with them. `expected`: words of messages that belong to a test."""
+class CheckedPages:
+    """Opens pages and collects their errors. `expected`: words of messages that a test expects."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -55,16 +55,16 @@ class Eyes:
         width, height = SIZES[size]
         page = self._browser.new_page(viewport={"width": width, "height": height}, **more)
         self._opened.append(page)
-        page.on("console", lambda m: self._told(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: self._told(str(e)))
-        page.on("dialog", lambda d: self._told(f"dialog: {d.message}"))
+        page.on("console", lambda m: self._record(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: self._record(str(e)))
+        page.on("dialog", lambda d: self._record(f"dialog: {d.message}"))
         base = url.split("/", 3)[:3]
-        page.on("request", lambda r: None if r.url.split("/", 3)[:3] == base else self._told(r.url))
+        page.on("request", lambda r: None if r.url.split("/", 3)[:3] == base else self._record(r.url))
         page.goto(url)
         page.wait_for_selector(ready)
         return page
 
-    def _told(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         if not any(words in text for words in self.expected):
             self.wrong.append(text)
 

@@ -13,7 +13,7 @@ from sidecar.core.consumer import records as consumer
 from sidecar.core.consumer.records import MemberState
 from sidecar.kafka.group_lists import PartitionLag
 from tests.coordinator.inspect.test_group_views import streams_world
-from tests.page.browser import SIZES, Eyes, Served, chromium, fits, focused, small, until
+from tests.page.browser import SIZES, CheckedPages, Served, chromium, fits, focused, small, until
 from tests.process.admin_ground import TOKEN, Ground, given
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def eyes(browser: Browser) -> Iterator[Eyes]:
-    opened = Eyes(browser)
+def checked_pages(browser: Browser) -> Iterator[CheckedPages]:
+    opened = CheckedPages(browser)
     yield opened
     opened.close()
 
@@ -60,8 +60,8 @@ def crowd() -> Iterator[Served]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ("light", "dark"))
-def test_it_opens_at_every_size(eyes: Eyes, served: Served, size: str, scheme: str) -> None:
-    page = eyes.open(served.ground.url("/"), size, color_scheme=scheme)
+def test_it_opens_at_every_size(checked_pages: CheckedPages, served: Served, size: str, scheme: str) -> None:
+    page = checked_pages.open(served.ground.url("/"), size, color_scheme=scheme)
     assert page.inner_text("h1") == "Sidecar of node 1"
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     assert page.locator("#groups a").all_inner_texts() == ["audit", "payments", "returns"]
@@ -81,10 +81,10 @@ def test_it_opens_at_every_size(eyes: Eyes, served: Served, size: str, scheme: s
     assert fits(page) and (size != "phone" or small(page) == [])
 
 
-def test_a_streams_group_is_shown_by_its_tasks(eyes: Eyes, served: Served) -> None:
+def test_a_streams_group_is_shown_by_its_tasks(checked_pages: CheckedPages, served: Served) -> None:
     """Symptom: it was a group of kind `other`, without members."""
     served.do(lambda: served.ground.synthetic.write(*streams_world().log))
-    page = eyes.open(served.ground.url("/"))
+    page = checked_pages.open(served.ground.url("/"))
     until(page, "document.querySelectorAll('#groups a').length === 4")
     row = page.locator("#groups tr").nth(1).inner_text().split("\t")
     assert [cell.strip() for cell in row[:4]] == ["g", "streams", "Stable", "1"]
@@ -98,11 +98,13 @@ def test_a_streams_group_is_shown_by_its_tasks(eyes: Eyes, served: Served) -> No
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_groups_of_brokers_stand_beside_those_of_sidecars(eyes: Eyes, served: Served, size: str) -> None:
+def test_groups_of_brokers_stand_beside_those_of_sidecars(
+    checked_pages: CheckedPages, served: Served, size: str
+) -> None:
     s = served.ground.synthetic
     s.listed.at = {1: {"theirs": ("share", "Stable"), "payments": ("", "Stable")}, 2: None, 3: {}}
     s.views.lag = Lag(lambda name: {("orders", 0): PartitionLag(5, None, 4)} if name == "theirs" else None)
-    page = eyes.open(served.ground.url("/"), size)
+    page = checked_pages.open(served.ground.url("/"), size)
     rows = "[...document.querySelectorAll('#groups a')].map(a => a.innerText).join()"
     until(page, f"{rows} === 'audit,payments,returns,theirs'")
     theirs = page.locator("#groups tr").nth(3).inner_text()
@@ -117,8 +119,8 @@ def test_groups_of_brokers_stand_beside_those_of_sidecars(eyes: Eyes, served: Se
     assert not page.is_visible("#members") and not page.is_visible("#rebalances") and fits(page)
 
 
-def test_the_keyboard_alone_is_enough(eyes: Eyes, served: Served) -> None:
-    page = eyes.open(served.ground.url("/"))
+def test_the_keyboard_alone_is_enough(checked_pages: CheckedPages, served: Served) -> None:
+    page = checked_pages.open(served.ground.url("/"))
     page.keyboard.press("j")
     assert focused(page) == "audit"
     page.keyboard.press("ArrowDown")
@@ -156,8 +158,8 @@ def test_the_keyboard_alone_is_enough(eyes: Eyes, served: Served) -> None:
     assert outline == "solid", "the focus can be seen"
 
 
-def test_it_follows_what_happens(eyes: Eyes, served: Served) -> None:
-    page = eyes.open(served.ground.url("/#g=returns"))
+def test_it_follows_what_happens(checked_pages: CheckedPages, served: Served) -> None:
+    page = checked_pages.open(served.ground.url("/#g=returns"))
     page.wait_for_selector("#one:not([hidden])")
     s = served.ground.synthetic
 
@@ -177,8 +179,8 @@ def test_it_follows_what_happens(eyes: Eyes, served: Served) -> None:
     assert focused(page) == "search", "nothing takes the focus away"
 
 
-def test_the_focus_stays_with_its_group(eyes: Eyes, served: Served) -> None:
-    page = eyes.open(served.ground.url("/"))
+def test_the_focus_stays_with_its_group(checked_pages: CheckedPages, served: Served) -> None:
+    page = checked_pages.open(served.ground.url("/"))
     page.keyboard.press("j")
     assert focused(page) == "audit"
     served.do(lambda: served.ground.synthetic.consumer_group("a-first"))
@@ -186,9 +188,9 @@ def test_the_focus_stays_with_its_group(eyes: Eyes, served: Served) -> None:
     assert focused(page) == "audit"
 
 
-def test_why_it_is_not_ready_and_that_nobody_answers(eyes: Eyes, served: Served) -> None:
-    eyes.expected = ("ERR_CONNECTION", "Failed to load resource")
-    page = eyes.open(served.ground.url("/"))
+def test_why_it_is_not_ready_and_that_nobody_answers(checked_pages: CheckedPages, served: Served) -> None:
+    checked_pages.expected = ("ERR_CONNECTION", "Failed to load resource")
+    page = checked_pages.open(served.ground.url("/"))
     assert page.locator("#problems").is_hidden()
     served.ground.problems.append("2 partitions are being taken over")
     page.wait_for_selector("#problems:not([hidden])", timeout=10_000)
@@ -199,11 +201,11 @@ def test_why_it_is_not_ready_and_that_nobody_answers(eyes: Eyes, served: Served)
     assert page.locator("#groups a").count() == 3, "what was there stays, and is told to be old"
 
 
-def test_names_that_are_markup_are_shown_as_text(eyes: Eyes, served: Served) -> None:
+def test_names_that_are_markup_are_shown_as_text(checked_pages: CheckedPages, served: Served) -> None:
     s = served.ground.synthetic
     served.do(lambda: s.consumer_group(EVIL, why=EVIL))
     served.do(lambda: s.classic_group(LONG, why=EVIL))
-    page = eyes.open(served.ground.url("/"), "phone")
+    page = checked_pages.open(served.ground.url("/"), "phone")
     assert EVIL in page.locator("#groups a").all_inner_texts()
     assert fits(page)
     page.locator("#groups a", has_text="onerror").click()
@@ -216,13 +218,13 @@ def test_names_that_are_markup_are_shown_as_text(eyes: Eyes, served: Served) -> 
     page.wait_for_selector("#list:not([hidden])")
     page.goto(served.ground.url("/#g=theirs"))
     until(page, "document.getElementById('group-told').innerText === 'no such group'")
-    eyes.expected = ("404",)
-    eyes.wrong = [w for w in eyes.wrong if "404" not in w]
+    checked_pages.expected = ("404",)
+    checked_pages.wrong = [w for w in checked_pages.wrong if "404" not in w]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_ten_thousand_groups_are_usable(eyes: Eyes, crowd: Served, size: str) -> None:
-    page = eyes.open(crowd.ground.url("/"), size)
+def test_ten_thousand_groups_are_usable(checked_pages: CheckedPages, crowd: Served, size: str) -> None:
+    page = checked_pages.open(crowd.ground.url("/"), size)
     assert "10,000 groups" in page.inner_text("#counts")
     assert page.inner_text("#range") == "1 to 100 of 10,000"
     assert page.locator("#groups a").count() == 100
@@ -243,14 +245,14 @@ def test_ten_thousand_groups_are_usable(eyes: Eyes, crowd: Served, size: str) ->
     assert fits(page)
 
 
-def test_it_asks_for_a_token(eyes: Eyes, tmp_path: Path) -> None:
+def test_it_asks_for_a_token(checked_pages: CheckedPages, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(TOKEN)
     ground = Ground(given(token_file=path))
     ground.synthetic.consumer_group("payments")
-    eyes.expected = ("401",)
+    checked_pages.expected = ("401",)
     with Served(ground):
-        page = eyes.open(ground.url("/"), "phone")
+        page = checked_pages.open(ground.url("/"), "phone")
         assert page.locator("#login").is_visible() and not page.locator("#main").is_visible()
         assert fits(page)
         assert focused(page) == "token"

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from sidecar.drill.local import LocalKafka
 from tests.clients.ground import make_topic
-from tests.page.browser import Eyes, chromium, fits, until
+from tests.page.browser import CheckedPages, chromium, fits, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -66,9 +66,9 @@ def text_has(selector: str, words: str) -> str:
 
 def test_members_come_and_go(kafka: LocalKafka, browser: Browser) -> None:
     topic = make_topic(kafka, "pages", 4)
-    eyes = Eyes(browser)
+    checked_pages = CheckedPages(browser)
     first = Member(kafka, topic, "consumer", "one")
-    pages = [eyes.open(f"http://127.0.0.1:{n.admin_port}/", "phone") for n in kafka.nodes]
+    pages = [checked_pages.open(f"http://127.0.0.1:{n.admin_port}/", "phone") for n in kafka.nodes]
     try:
         for page in pages:
             until(page, text_has("#groups", GROUP), 40)
@@ -102,4 +102,4 @@ def test_members_come_and_go(kafka: LocalKafka, browser: Browser) -> None:
             assert page.locator("#rebalances tr").count() >= 3
     finally:
         first.leave()
-    eyes.close()
+    checked_pages.close()

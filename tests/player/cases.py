@@ -12,7 +12,7 @@ from typing import Any
 from tests.player import states
 from tests.player.requests import REQUESTS
 from tests.player.schema import Messages
-from tests.player.side import Heard, Side
+from tests.player.side import Answered, Side
 from tests.player.states import State
 from tests.player.values import Change, changes
 
@@ -70,7 +70,7 @@ class Case:
     def id(self) -> str:
         return f"{zlib.crc32(str(self).encode()):08x}"
 
-    def play(self, side: Side, ids: Mapping[str, Any], newest: Mapping[str, int], run: str) -> list[Heard]:
+    def play(self, side: Side, ids: Mapping[str, Any], newest: Mapping[str, int], run: str) -> list[Answered]:
         side.tidy()
         side.begin(f"{run}-{self.id}")
         s = State(side, ids, states.REBALANCE_MS if self.api == "JoinGroup" else states.SESSION_MS)
@@ -82,7 +82,7 @@ class Case:
         side.ask(self.api, self.version, body)
         if make is not None:
             states.looks(s, newest)
-        return side.heard
+        return side.received
 
 
 def of_states(api: str, modern: bool) -> tuple[states.Make, ...]:
@@ -90,15 +90,15 @@ def of_states(api: str, modern: bool) -> tuple[states.Make, ...]:
     if api == "TxnOffsetCommit":
         made = (states.producer, *states.TRANSACTIONS)
     elif api in PRODUCERS:
-        made = (states.nothing, states.producer, states.transaction)
+        made = (states.no_group, states.producer, states.transaction)
     elif api in ALL_GROUPS:
         made = (*states.CLASSIC, *states.MODERN)
     elif api in ("ShareGroupHeartbeat", "StreamsGroupHeartbeat"):
-        made = (states.nothing, states.offsets, states.classic, states.consumer)
+        made = (states.no_group, states.offsets, states.classic, states.consumer)
     elif api == "ListGroups":
         made = (states.classic, states.consumer)
     else:
-        made = (states.nothing,)
+        made = (states.no_group,)
     return tuple(m for m in made if modern or m not in states.NEED_MODERN)
 
 

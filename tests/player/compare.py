@@ -18,7 +18,7 @@ from typing import Any
 from tests.player.cases import Case
 from tests.player.line import Line
 from tests.player.schema import Messages
-from tests.player.side import Heard, Side
+from tests.player.side import Answered, Side
 from tests.player.states import TOPICS
 from tests.player.tolerated import judge
 
@@ -42,7 +42,7 @@ class Listeners:
 @dataclass
 class Found:
     played: int = 0
-    differences: list[tuple[Case, list[Heard], list[Heard]]] = field(default_factory=list)
+    differences: list[tuple[Case, list[Answered], list[Answered]]] = field(default_factory=list)
     agreed: Counter[str] = field(default_factory=Counter)
     slow: Counter[str] = field(default_factory=Counter)
     """Cases that took long, in ms."""
@@ -120,8 +120,8 @@ def play(at: Listeners, cases: Iterable[Case], run: str, seconds: float = math.i
     return found
 
 
-def told(case: Case, theirs: list[Heard], ours: list[Heard], whole: bool = False) -> str:
-    """The answers that differ, or all of them."""
+def differing_answers(case: Case, theirs: list[Answered], ours: list[Answered], whole: bool = False) -> str:
+    """Returns the case with the answers that differ, or with all of them."""
     out = [str(case)]
     for n in range(max(len(theirs), len(ours))):
         a, b = (lines[n] if n < len(lines) else None for lines in (theirs, ours))
@@ -132,5 +132,5 @@ def told(case: Case, theirs: list[Heard], ours: list[Heard], whole: bool = False
     return "\n".join(out)
 
 
-def _line(heard: Heard | None) -> str:
-    return "nothing" if heard is None else f"{heard[0]} v{heard[1]}: {json.dumps(heard[2])}"
+def _line(answered: Answered | None) -> str:
+    return "nothing" if answered is None else f"{answered[0]} v{answered[1]}: {json.dumps(answered[2])}"

@@ -14,7 +14,7 @@ UNSUPPORTED_VERSION = (35).to_bytes(2, "big")
 CLIENT = b"player"
 
 
-class Silent(Exception):
+class NoAnswer(Exception):
     """No answer within the limit."""
 
 
@@ -36,12 +36,12 @@ class Line:
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
 
     def receive(self, api: str, version: int) -> dict[str, Any]:
-        """Raises Silent, ConnectionError, or ValueError for an answer that cannot be read."""
+        """Raises NoAnswer, ConnectionError, or ValueError for an answer that cannot be read."""
         try:
             (size,) = struct.unpack(">i", self._exactly(4))
             frame = self._exactly(size)
         except TimeoutError:
-            raise Silent from None
+            raise NoAnswer from None
         (correlation,) = struct.unpack(">i", frame[:4])
         if correlation != self._correlation:
             raise ValueError(f"answer {correlation} to request {self._correlation}")

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
 from tests.player.cases import pairs, sample, singles
-from tests.player.compare import Listeners, both, play, told
+from tests.player.compare import Listeners, both, differing_answers, play
 from tests.player.schema import Messages
 from tests.player.states import PARTITIONS, TOPICS
 
@@ -85,7 +85,7 @@ def main() -> int:
         found = play(at, chosen, f"{a.seed:x}", a.seconds)
         took = time.monotonic() - start
     for difference in found.differences[:SHOWN]:
-        print(told(*difference, whole=a.tell))
+        print(differing_answers(*difference, whole=a.tell))
     for why, count in found.agreed.most_common():
         print(f"{count:6} {why}")
     for what, ms in found.slow.most_common(20):

@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from tests.player.line import Line, Silent
+from tests.player.line import Line, NoAnswer
 from tests.player.schema import Messages
 
-Heard = tuple[str, int, Any]
+Answered = tuple[str, int, Any]
 """API, version, and the answer, or why there is none."""
 PREFIXES: Mapping[str, tuple[str, str]] = {"sidecar": ("managed-", "other-s-"), "broker": ("managecL", "other-rL")}
 """Of ids that the sidecar manages, and of ids that it does not. At the broker's listener both are Kafka's.
@@ -79,7 +79,7 @@ class Side:
     def begin(self, case: str) -> None:
         mine, others = PREFIXES[self.name]
         self.group, self.other, self.case = f"{mine}{case}", f"{others}{case}", case
-        self.heard: list[Heard] = []
+        self.received: list[Answered] = []
         self._sent: set[str] = set()
         self._made: dict[str, str] = {}
 
@@ -87,7 +87,7 @@ class Side:
         """Deletes groups of old cases: each case lists all groups, and would take the longer the more there are."""
         while len(self._old) >= DELETED and self._old[DELETED - 1][0] < time.monotonic() - KEPT_S:
             names = [self._old.popleft()[1] for _ in range(DELETED)]
-            with suppress(Silent, ConnectionError):
+            with suppress(NoAnswer, ConnectionError):
                 self._connected().ask("DeleteGroups", DELETE_GROUPS, {"groupsNames": names})
 
     def _connected(self) -> Line:
@@ -108,20 +108,20 @@ class Side:
         try:
             line.send(api, version, data)
             answer = line.receive(api, version)
-        except Silent:
+        except NoAnswer:
             return self._none(api, version, SILENT)
         except ConnectionError:
             return self._none(api, version, CLOSED)
-        self.heard.append((api, version, self._comparable(api, body, answer)))
+        self.received.append((api, version, self._comparable(api, body, answer)))
         return answer
 
     def _none(self, api: str, version: int, why: str) -> dict[str, Any]:
         self.close()
-        self.heard.append((api, version, why))
+        self.received.append((api, version, why))
         return {}
 
     def _remember(self, value: Any) -> None:
-        """What the client itself wrote is not an id that the coordinator made."""
+        """Keeps ids that the coordinator made, but not those that the client sent."""
         if isinstance(value, Mapping):
             for name, v in value.items():
                 if name in MEMBERS and isinstance(v, str):

@@ -21,13 +21,13 @@ SESSION_MS, REBALANCE_MS = 45_000, 2_500
 
 @dataclass
 class State:
-    """What a client knows, and so what a correct request says."""
+    """A client's knowledge of the group, from which correct requests are made."""
 
     side: Side
     ids: Mapping[str, uuid.UUID]
-    """Of the topics."""
+    """Topic ids."""
     rebalance_ms: int
-    """What the members of the classic protocol say. A leader that has not sent its assignments is removed after it."""
+    """Rebalance timeout of members of the classic protocol. A leader that sends no assignment is removed after it."""
     member: str = ""
     epoch: int = -1
     """Generation or member epoch."""
@@ -35,14 +35,14 @@ class State:
     protocol: str | None = "consumer"
     assignor: str | None = "range"
     topic: str = TOPICS[0]
-    """What the member reads."""
+    """The member's topic."""
     modern: str = ""
     """Member of the consumer protocol, in a group that has one."""
     modern_epoch: int = 0
     producer: int = 0
     producer_epoch: int = 0
     named: str = ""
-    """Another group than that of the case."""
+    """A group other than that of the case."""
 
     @property
     def group(self) -> str:
@@ -58,7 +58,7 @@ def text(value: str) -> bytes:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells of itself in a JoinGroup, version 0."""
+    """Returns a consumer's metadata in a JoinGroup, version 0."""
     return struct.pack(">hi", 0, len(topics)) + b"".join(map(text, topics)) + struct.pack(">i", -1)
 
 
@@ -125,7 +125,7 @@ def _beat(s: State, topics: list[str] | None) -> None:
     s.modern_epoch = answer.get("memberEpoch", s.modern_epoch)
 
 
-def nothing(s: State) -> None:
+def no_group(s: State) -> None:
     """No such group."""
 
 
@@ -243,7 +243,7 @@ def producer(s: State) -> None:
 
 
 def transaction(s: State) -> None:
-    """Of a group that has no members."""
+    """An open transaction with offsets of a group without members."""
     _producer(s)
     _begun(s)
 
@@ -264,7 +264,7 @@ def transaction_mixed(s: State) -> None:
 
 
 CLASSIC: tuple[Make, ...] = (
-    nothing,
+    no_group,
     offsets,
     classic,
     classic_static,

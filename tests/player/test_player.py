@@ -16,7 +16,7 @@ from sidecar.native import java_hash
 from tests.harness.tiers import Seeds
 from tests.player import states
 from tests.player.cases import Case, Versions, pairs, sample, singles
-from tests.player.compare import Listeners, both, play, told
+from tests.player.compare import Listeners, both, differing_answers, play
 from tests.player.run import cluster, listeners, make_topics
 from tests.player.schema import Messages
 from tests.player.side import PREFIXES
@@ -34,7 +34,7 @@ Cases = Callable[[Messages, Versions], Iterator[Case]]
 def _play(at: Listeners, cases: list[Case], seeds: range) -> None:
     found = play(at, sample(cases, seeds.start, len(seeds)), f"{seeds.start:x}")
     print(f"{seeds.start}: {found.played} cases; {dict(found.agreed)}")
-    assert not found.differences, "\n".join(told(*d) for d in found.differences[:5])
+    assert not found.differences, "\n".join(differing_answers(*d) for d in found.differences[:5])
     assert found.played == len(seeds)
 
 
@@ -47,7 +47,9 @@ def test_no_difference(kafka: LocalKafka, seeds: Seeds, cases: Cases, count: int
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+def cluster_of_version(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalKafka]:
     with cluster(tmp_path_factory.mktemp("player") / "run", request.param) as kafka:
         yield kafka
 
@@ -55,9 +57,9 @@ def alone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.tier("nightly")
 @pytest.mark.timeout(2 * 3600)
 @pytest.mark.parametrize("cases", [singles, pairs], ids=["one value", "two values"])
-def test_no_difference_before_any_broker(alone: LocalKafka, seeds: Seeds, cases: Cases) -> None:
+def test_no_difference_before_any_broker(cluster_of_version: LocalKafka, seeds: Seeds, cases: Cases) -> None:
     """Every case of one value, and some of the pairs, of which there are a hundred thousand."""
-    at = listeners(alone)
+    at = listeners(cluster_of_version)
     all_cases = list(cases(at.messages, both(at)))
     first = seeds.of(1).start
     _play(at, all_cases, range(first, first + (len(all_cases) if cases is singles else EVERY_NIGHT)))

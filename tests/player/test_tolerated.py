@@ -26,14 +26,14 @@ def test_a_group_is_answered_where_it_was_asked_for(theirs: str, ours: str, same
         ("DescribeGroups", 5, {"groups": [{"groupId": g, "groupState": "Stable"} for g in ids], ASKED: list("abac")})
         for ids in (theirs, ours)
     ]
-    assert judge(Case("DescribeGroups", 5, states.nothing), heard[:1], heard[1:])[1] is same
+    assert judge(Case("DescribeGroups", 5, states.no_group), heard[:1], heard[1:])[1] is same
 
 
 @pytest.mark.parametrize(("api", "same"), [("OffsetCommit", True), ("TxnOffsetCommit", True), ("JoinGroup", False)])
 def test_only_a_commit_leaves_an_empty_group_at_the_broker_behind_the_sidecar(api: str, same: bool) -> None:
     left = {"groupId": "g", "protocolType": "", "groupState": "Empty", "groupType": "classic"}
     theirs, ours = ([("ListGroups", 5, {"groups": groups})] for groups in ([], [left]))
-    case = Case(api, 9, states.nothing)
+    case = Case(api, 9, states.no_group)
     assert judge(case, theirs, ours)[1] is same
     assert judge(case, ours, theirs)[1]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.player import states
 from tests.player.cases import Case
-from tests.player.side import ASKED, NO_TRANSACTION, OF_GROUPS, SILENT, Heard
+from tests.player.side import ASKED, NO_TRANSACTION, OF_GROUPS, SILENT, Answered
 
 NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
@@ -37,7 +37,7 @@ class Rule:
     ends: bool = False
 
 
-def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str], bool]:
+def judge(case: Case, theirs: list[Answered], ours: list[Answered]) -> tuple[list[str], bool]:
     """The rows by which the answers differ, and whether they are the same but for these."""
     names: list[str] = []
     for a, b in zip(theirs, ours, strict=False):
@@ -58,22 +58,22 @@ def judge(case: Case, theirs: list[Heard], ours: list[Heard]) -> tuple[list[str]
 ORDER = "the order of groups in an answer"
 
 
-def ids_of(heard: Heard) -> list[Any]:
-    """Of the groups in an answer, in its order."""
-    api, _, answer = heard
+def ids_of(answered: Answered) -> list[Any]:
+    """Returns the ids of the groups in an answer, in its order."""
+    api, _, answer = answered
     return [g["groupId"] for g in answer[OF_GROUPS[api][1]]] if api in OF_GROUPS and isinstance(answer, dict) else []
 
 
-def in_the_order_asked(heard: Heard) -> bool:
-    told = ids_of(heard)
-    asked = [name for name in heard[2][ASKED] or () if name in told] if told else []
+def in_the_order_asked(answered: Answered) -> bool:
+    told = ids_of(answered)
+    asked = [name for name in answered[2][ASKED] or () if name in told] if told else []
     return told in (asked, list(dict.fromkeys(asked)))
 
 
-def in_order_of_names(heard: Heard) -> Heard:
-    api, version, answer = heard
+def in_order_of_names(answered: Answered) -> Answered:
+    api, version, answer = answered
     if not isinstance(answer, dict):
-        return heard
+        return answered
     name = OF_GROUPS[api][1]
     return api, version, {**answer, name: sorted(answer[name], key=lambda g: str(g["groupId"]))}
 
@@ -112,7 +112,7 @@ def _codes(api: str, theirs: Any, ours: Any) -> set[tuple[int, int]]:
 
 def _commit_to_no_group(case: Case, api: str, theirs: Any, ours: Any) -> bool:
     codes = _codes(api, theirs, ours)
-    nobody = case.state is states.nothing or bool(_changes(case, "groupId"))
+    nobody = case.state is states.no_group or bool(_changes(case, "groupId"))
     before_4 = nobody and codes == {(ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID)}
     return before_4 or codes == {(GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID)}
 

@@ -145,7 +145,7 @@ class Change:
         return f"{'.'.join(map(str, self.path))}: {self.name}"
 
     def apply(self, s: State, body: dict[str, Any]) -> None:
-        """Nothing changes where the way to the field is not there."""
+        """Changes the field; does nothing if the body does not have it."""
         at: Any = body
         for step in self.path[:-1]:
             if isinstance(step, int):

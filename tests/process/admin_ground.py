@@ -74,7 +74,7 @@ class Ground:
 
 
 def run(ground: Ground, test: Callable[[Ground], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         await ground.admin.start()
         keeping = asyncio.create_task(ground.admin.keep())
         try:
@@ -83,4 +83,4 @@ def run(ground: Ground, test: Callable[[Ground], Coroutine[Any, Any, None]]) -> 
             keeping.cancel()
             await ground.admin.stop()
 
-    asyncio.run(whole())
+    asyncio.run(main())

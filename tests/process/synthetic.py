@@ -95,7 +95,7 @@ class Synthetic:
         return self.peers.get(node, (None, None))
 
     def consumer_group(self, group_id: str, members: int = 2, each: int = 2, epoch: int = 1, why: str = "") -> None:
-        """All members have joined and own what they shall."""
+        """Writes a consumer group whose members have all reached their target."""
         names = [f"m{i:05d}" for i in range(members)]
         said = [
             consumer.MemberRecord(group_id, m, None, None, "client", "/10.0.0.1", 1000, ("orders",), None, None)

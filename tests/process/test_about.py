@@ -37,7 +37,7 @@ def test_what_is_told_has_every_setting_and_the_clock() -> None:
     assert told["settings"] == {s.name: s.value for s in shown(settings, None, GIVEN)}
 
 
-class Own(BaseModel):
+class SecretSettings(BaseModel):
     password: str = "a"
     key_password: str = "/b"
     password_file: str = "/where"
@@ -48,7 +48,7 @@ class Own(BaseModel):
 
 
 def test_secrets_are_masked() -> None:
-    found = {name: value for name, value, _ in _leaves(Own(), "x.")}
+    found = {name: value for name, value, _ in _leaves(SecretSettings(), "x.")}
     assert found == {
         "x.password": MASK,
         "x.key_password": MASK,

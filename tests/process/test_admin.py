@@ -47,7 +47,7 @@ class Bench:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench()
         await bench.admin.start()
         try:
@@ -55,7 +55,7 @@ def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         finally:
             await bench.admin.stop()
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_not_ready_it_says_why() -> None:

@@ -310,7 +310,7 @@ def test_the_documentation_has_every_path_and_says_what_wants_the_token(tokens: 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------
 async def raw(g: Ground, data: bytes, wait_s: float = 60.0) -> bytes:
-    """What comes back until the endpoint closes the connection. Raises TimeoutError if it does not."""
+    """Sends bytes. Returns what comes until the endpoint closes the connection, or raises TimeoutError."""
     reader, writer = await asyncio.open_connection("127.0.0.1", g.port)
     try:
         writer.write(data)
@@ -352,14 +352,14 @@ def test_slow_clients_are_cut_off() -> None:
 PROBE = b"GET /livez HTTP/1.0\r\n\r\n"
 
 
-class Silent:
+class SilentConnections:
     """Connections that say nothing, from an address of this machine."""
 
     def __init__(self, g: Ground) -> None:
         self.g = g
         self.open: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def come(self, host: str, count: int = 1) -> None:
+    async def connect(self, host: str, count: int = 1) -> None:
         for _ in range(count):
             self.open.append(await asyncio.open_connection("127.0.0.1", self.g.port, local_addr=(host, 0)))
 
@@ -378,11 +378,11 @@ def test_a_probe_is_answered_while_others_take_all_places() -> None:
     the sidecar."""
 
     async def test(g: Ground) -> None:
-        silent = Silent(g)
+        silent = SilentConnections(g)
         for round_ in range(20):
             reader, writer = await asyncio.open_connection("127.0.0.1", g.port)
-            await silent.come("127.0.0.2", 5)
-            await silent.come("127.0.0.3", 3)
+            await silent.connect("127.0.0.2", 5)
+            await silent.connect("127.0.0.3", 3)
             writer.write(PROBE)
             assert b'{"live": true}' in await reader.read(), round_
             writer.close()
@@ -394,12 +394,12 @@ def test_a_probe_is_answered_while_others_take_all_places() -> None:
 
 def test_of_one_address_the_one_that_has_been_idle_for_longest_gives_way() -> None:
     async def test(g: Ground) -> None:
-        silent = Silent(g)
-        await silent.come("127.0.0.2")
-        await silent.come("127.0.0.1", 2)
+        silent = SilentConnections(g)
+        await silent.connect("127.0.0.2")
+        await silent.connect("127.0.0.1", 2)
         silent.open[1][1].write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b"200" in await silent.open[1][0].readline()
-        await silent.come("127.0.0.1")
+        await silent.connect("127.0.0.1")
         assert await silent.ended(1) == [2], "the first of the address that has most, but for the one that just asked"
         silent.close()
 
@@ -408,12 +408,12 @@ def test_of_one_address_the_one_that_has_been_idle_for_longest_gives_way() -> No
 
 def test_what_is_being_answered_gives_way_last() -> None:
     async def test(g: Ground) -> None:
-        silent = Silent(g)
-        await silent.come("127.0.0.1")
+        silent = SilentConnections(g)
+        await silent.connect("127.0.0.1")
         g.hold.clear()
         silent.open[0][1].write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: g.asked)
-        await silent.come("127.0.0.1", 3)
+        await silent.connect("127.0.0.1", 3)
         assert await silent.ended(2) == [1, 2]
         g.hold.set()
         assert b"200" in await silent.open[0][0].readline()
@@ -444,7 +444,7 @@ class Papers:
 
 
 async def serial(g: Ground, papers: Papers) -> int:
-    """Of the certificate that a new connection gets."""
+    """Returns the serial number of the certificate that a new connection gets."""
     _, writer = await asyncio.open_connection("127.0.0.1", g.port, ssl=papers.trusting())
     found = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
     writer.close()

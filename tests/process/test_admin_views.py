@@ -478,10 +478,10 @@ def test_what_group_tells_does_not_hold_the_loop() -> None:
     assert held_ms(lambda: encoded(told, [])) < STEP_MS
     done(encoded(told, parts))
     assert json.loads(b"".join(parts)) == json.loads(json.dumps(told)) and len(told["members"]) == 5_000
-    assert encodes_alike({"a": {}, "b": [], "c": [{"d": [1, "\x1b"]}] * 40, "e": None})
+    assert encodes_equally({"a": {}, "b": [], "c": [{"d": [1, "\x1b"]}] * 40, "e": None})
 
 
-def encodes_alike(told: Any) -> bool:
+def encodes_equally(told: Any) -> bool:
     parts: list[bytes] = []
     done(encoded(told, parts))
     return bool(json.loads(b"".join(parts)) == told)

@@ -33,7 +33,7 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
     asked = asyncio.Event()
     goes_on = asyncio.Event()
 
-    async def found(*given: Any) -> None:
+    async def broker_answers(*given: Any) -> None:
         """The broker is there."""
 
     async def two_clusters(*given: Any) -> None:
@@ -63,6 +63,6 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
-    monkeypatch.setattr(module, "find_broker", found)
+    monkeypatch.setattr(module, "find_broker", broker_answers)
     monkeypatch.setattr(module, "one_cluster", two_clusters)
     clock.run(test())

@@ -22,14 +22,14 @@ def test_a_stop_of_the_loop_is_seen_with_its_length() -> None:
     def counted() -> float | None:
         return metrics.registry.get_sample_value("sidecar_loop_busy_seconds_count")
 
-    async def whole() -> None:
+    async def main() -> None:
         task = asyncio.get_running_loop().create_task(watch_loop(metrics, 0.002))
         await asyncio.sleep(0.02)
         before = above(0.1)
-        clock.stand_still(0.15)
+        clock.block_loop(0.15)
         await asyncio.sleep(0.02)
         task.cancel()
         assert (before, above(0.1)) == (0, 1)
         assert metrics.registry.get_sample_value("sidecar_loop_busy_seconds_bucket", {"le": "0.05"}) == counted()
 
-    clock.run(whole())
+    clock.run(main())

@@ -49,7 +49,7 @@ class Ends:
 
 
 def test_a_message_over_the_limit_closes_the_link_and_the_log_says_what_to_set(tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         ends, lines, tasks, path = Ends(), Lines(), Supervisor(), tmp_path / "link"
         tasks.watch(asyncio.get_running_loop())
         server = await serve_unix(path, ends, lines, 2_000)
@@ -65,4 +65,4 @@ def test_a_message_over_the_limit_closes_the_link_and_the_log_says_what_to_set(t
         assert len(ends.got) == 1, "it is connected again, without the message"
         server.close()
 
-    asyncio.run(whole())
+    asyncio.run(main())

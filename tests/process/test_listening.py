@@ -24,7 +24,7 @@ from tests.security.ground import Authority
 GIVEN = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:19092", "node_id": 1}
 
 
-def told(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
+def settings_of(tls: dict[str, Any], listening: str = "127.0.0.1:1") -> Settings:
     return Settings.model_validate({**GIVEN, "listen": listening, "tls": tls})
 
 
@@ -47,16 +47,18 @@ def test_settings_that_contradict_each_other(tmp_path: Path, tls: str, words: st
 
 
 def test_settings_reach_the_listener() -> None:
-    assert tls_settings(told({})) is None
+    assert tls_settings(settings_of({})) is None
     found = tls_settings(
-        told({"certificate": "c", "client_auth": "required", "ca": "a", "min_version": "TLSv1.3", "reload_ms": 500})
+        settings_of(
+            {"certificate": "c", "client_auth": "required", "ca": "a", "min_version": "TLSv1.3", "reload_ms": 500}
+        )
     )
     assert found is not None and found.clients_from == Path("a") and found.reload_s == 0.5
     assert found.min_version is ssl.TLSVersion.TLSv1_3 and found.handshakes == 256 and found.handshake_s == 10
 
 
 def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         papers = Authority(tmp_path).issue("sidecar")
         for tls, words in (
@@ -64,7 +66,9 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             ({"certificate": papers.certificate}, "no certificate and key"),
         ):
             with pytest.raises(StartError, match=words):
-                await listen(told(tls), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, [])
+                await listen(
+                    settings_of(tls), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                )
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -72,20 +76,25 @@ def test_a_start_that_cannot_succeed_says_why(tmp_path: Path) -> None:
             for given in ({}, {"certificate": papers.store}):
                 with pytest.raises(StartError, match=f"cannot listen on {where}: .*ddress already in use"):
                     await listen(
-                        told(given, where), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                        settings_of(given, where),
+                        embedded.front.server,
+                        embedded.metrics,
+                        embedded.lines,
+                        embedded.tasks,
+                        [],
                     )
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         embedded = EmbeddedFront()
         (port,) = free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
         given = {"certificate": papers.certificate, "key": papers.key, "reload_ms": 0}
         reloads: list[Callable[[], None]] = []
-        where = told(given, f"127.0.0.1:{port}")
+        where = settings_of(given, f"127.0.0.1:{port}")
         listener = await listen(where, embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, reloads)
         assert embedded.lines.fields("listening")["tls"] == "TLSv1.2"
         for reload in reloads:
@@ -100,7 +109,7 @@ def test_a_signal_reads_the_files_again(tmp_path: Path) -> None:
         await until(lambda: not embedded.front.server.sessions)
         assert not embedded.tasks.failed.done()
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def two_families() -> bool:
@@ -111,12 +120,17 @@ def two_families() -> bool:
 def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> None:
     """Symptom: `[::]:9092` refused clients of IPv4, and `:9092` was no address. Kafka takes both."""
 
-    async def whole() -> None:
+    async def main() -> None:
         embedded, (port,) = EmbeddedFront(), free_ports(1)
         papers = Authority(tmp_path).issue("sidecar")
         for tls in ({}, {"certificate": papers.certificate, "key": papers.key}):
             listener = await listen(
-                told(tls, f"{host}:{port}"), embedded.front.server, embedded.metrics, embedded.lines, embedded.tasks, []
+                settings_of(tls, f"{host}:{port}"),
+                embedded.front.server,
+                embedded.metrics,
+                embedded.lines,
+                embedded.tasks,
+                [],
             )
             for address in ("127.0.0.1", "::1") if two_families() else ("127.0.0.1",):
                 _, writer = await asyncio.open_connection(address, port)
@@ -130,7 +144,7 @@ def test_all_addresses_are_those_of_both_families(tmp_path: Path, host: str) -> 
         peers.close()
         await until(lambda: not embedded.front.server.sessions)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_one_address_is_one() -> None:

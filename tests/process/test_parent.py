@@ -79,7 +79,7 @@ class Family:
         self.pids: dict[int, int] = {}
         self.first_words = ""
 
-    def said(self) -> tuple[int, str]:
+    def next_line(self) -> tuple[int, str]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         number, _, words = line.strip().partition(" ")
@@ -138,17 +138,17 @@ def family(folder: Path, plan: str, **env: str) -> Iterator[Family]:
 
 def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Path) -> None:
     with family(tmp_path, "serves") as f:
-        assert f.said() == (0, "began")
+        assert f.next_line() == (0, "began")
         assert f.first_words.endswith("restarts=0 sockets=2 watched=False")
-        assert f.said() == (0, "go")
+        assert f.next_line() == (0, "go")
         os.kill(f.pids[0], signal.SIGKILL)
         socket.create_connection(("127.0.0.1", f.port)).close()
-        assert f.said() == (1, "began")
+        assert f.next_line() == (1, "began")
         assert "restarts=1 sockets=2" in f.first_words
-        assert f.said() == (1, "go")
+        assert f.next_line() == (1, "go")
         socket.create_connection(("127.0.0.1", f.port)).close()
         f.process.send_signal(signal.SIGTERM)
-        assert f.said() == (1, "TERM")
+        assert f.next_line() == (1, "TERM")
         assert f.ends() == 0
     (line,) = f.log()
     assert line == {
@@ -167,14 +167,14 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Pat
 @pytest.mark.parametrize("code", [Code.FINDINGS, Code.USAGE, Code.BROKEN])
 def test_what_a_start_ends_with_is_the_code_of_sidecar_run(tmp_path: Path, code: Code) -> None:
     with family(tmp_path, f"exit{int(code)}") as f:
-        assert f.said() == (0, "began")
+        assert f.next_line() == (0, "began")
         assert f.ends() == code
     assert f.log() == []
 
 
 def test_a_bug_in_a_worker_that_served_is_no_end_and_neither_is_an_end_that_nobody_wanted(tmp_path: Path) -> None:
     with family(tmp_path, f"breaks{int(Code.BROKEN)},breaks0,exit1") as f:
-        heard = [f.said() for _ in range(3)]
+        heard = [f.next_line() for _ in range(3)]
         assert [words for words in heard if words[1] == "began"] == [(0, "began"), (1, "began"), (2, "began")]
         assert f.ends() == Code.FINDINGS
     assert [(line["cause"], line["restarts"]) for line in f.log()] == [("code 70", 1), ("code 0", 2)]
@@ -182,7 +182,7 @@ def test_a_bug_in_a_worker_that_served_is_no_end_and_neither_is_an_end_that_nobo
 
 def test_workers_that_die_before_they_are_ready_are_replaced_later_and_later(tmp_path: Path) -> None:
     with family(tmp_path, "dies,dies,dies,breaks0,dies,exit2") as f:
-        began = [number for number, words in iter(f.said, (5, "began")) if words == "began"]
+        began = [number for number, words in iter(f.next_line, (5, "began")) if words == "began"]
         assert began == [0, 1, 2, 3, 4]
         assert f.ends() == Code.USAGE
     assert [line["again_ms"] for line in f.log()] == [0, 250, 500, 0, 250]
@@ -190,11 +190,11 @@ def test_workers_that_die_before_they_are_ready_are_replaced_later_and_later(tmp
 
 def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_path: Path) -> None:
     with family(tmp_path, "serves:5") as f:
-        assert [f.said(), f.said()] == [(0, "began"), (0, "go")]
+        assert [f.next_line(), f.next_line()] == [(0, "began"), (0, "go")]
         f.process.send_signal(signal.SIGHUP)
-        assert f.said() == (0, "HUP")
+        assert f.next_line() == (0, "HUP")
         f.process.send_signal(signal.SIGINT)
-        assert f.said() == (0, "TERM")
+        assert f.next_line() == (0, "TERM")
         assert f.ends() == 5
 
 
@@ -202,12 +202,12 @@ def test_an_upgrade_starts_the_new_worker_before_the_old_one_ends_and_lets_it_co
     tmp_path: Path,
 ) -> None:
     with family(tmp_path, "serves") as f:
-        assert [f.said(), f.said()] == [(0, "began"), (0, "go")]
+        assert [f.next_line(), f.next_line()] == [(0, "began"), (0, "go")]
         f.process.send_signal(signal.SIGUSR2)
-        assert [f.said(), f.said(), f.said()] == [(1, "began"), (0, "replaced"), (1, "go")]
+        assert [f.next_line(), f.next_line(), f.next_line()] == [(1, "began"), (0, "replaced"), (1, "go")]
         assert "restarts=0" in f.first_words
         f.process.send_signal(signal.SIGTERM)
-        assert f.said() == (1, "TERM")
+        assert f.next_line() == (1, "TERM")
         assert f.ends() == 0
     assert [line["event"] for line in f.log()] == [
         "a new worker starts beside the old one",
@@ -217,12 +217,12 @@ def test_an_upgrade_starts_the_new_worker_before_the_old_one_ends_and_lets_it_co
 
 def test_an_upgrade_to_what_cannot_start_leaves_the_old_worker(tmp_path: Path) -> None:
     with family(tmp_path, "serves,exit1") as f:
-        assert [f.said(), f.said()] == [(0, "began"), (0, "go")]
+        assert [f.next_line(), f.next_line()] == [(0, "began"), (0, "go")]
         f.process.send_signal(signal.SIGUSR2)
-        assert f.said() == (1, "began")
+        assert f.next_line() == (1, "began")
         for number, words in ((signal.SIGHUP, "HUP"), (signal.SIGTERM, "TERM")):
             f.process.send_signal(number)
-            assert next(said for who, said in iter(f.said, None) if who == 0) == words
+            assert next(said for who, said in iter(f.next_line, None) if who == 0) == words
         assert f.ends() == 0
     assert "the new worker could not start: the old one goes on" in [line["event"] for line in f.log()]
 
@@ -249,12 +249,12 @@ def test_systemd_hears_of_the_worker_that_counts_and_no_end_of_one_that_is_repla
         manager.settimeout(60)
         env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
         with family(tmp_path, "serves", **env) as f:
-            assert [f.said(), f.said()] == [(0, "began"), (0, "go")]
+            assert [f.next_line(), f.next_line()] == [(0, "began"), (0, "go")]
             assert f.first_words.endswith("watched=True")
             assert manager.recv(100) == b"READY=1"
             f.process.send_signal(signal.SIGUSR2)
-            assert [f.said(), f.said(), f.said()] == [(1, "began"), (0, "replaced"), (1, "go")]
+            assert [f.next_line(), f.next_line(), f.next_line()] == [(1, "began"), (0, "replaced"), (1, "go")]
             assert manager.recv(100) == b"READY=1"
             f.process.send_signal(signal.SIGTERM)
             assert manager.recv(100) == b"STOPPING=1"
-            assert [f.said(), f.ends()] == [(1, "TERM"), 0]
+            assert [f.next_line(), f.ends()] == [(1, "TERM"), 0]

@@ -58,28 +58,28 @@ def bound(listening: bool = True) -> Iterator[tuple[socket.socket, int]]:
         yield sock, int(sock.getsockname()[1])
 
 
-def told(sock: socket.socket, listen: str, *more: str, name: str = "clients") -> str:
+def received(sock: socket.socket, listen: str, *more: str, name: str = "clients") -> str:
     out, _ = launch(sock, "-c", READS, listen, *more, name=name).communicate(timeout=60)
     return out.strip()
 
 
 def test_the_socket_is_taken_as_a_duplicate_that_a_child_does_not_inherit() -> None:
     with bound() as (sock, port):
-        assert told(sock, f"0.0.0.0:{port}") == f"socket {port} True False"
+        assert received(sock, f"0.0.0.0:{port}") == f"socket {port} True False"
 
 
 def test_who_starts_anew_in_the_same_process_finds_it_again() -> None:
     with bound() as (sock, port):
-        once, again = told(sock, f"0.0.0.0:{port}", "anew").splitlines()
+        once, again = received(sock, f"0.0.0.0:{port}", "anew").splitlines()
         assert once == again == f"socket {port} True False"
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy() -> None:
     with bound() as (sock, port):
-        assert "FileDescriptorName=clients" in told(sock, f"0.0.0.0:{port}", name="other")
-        assert f"port {port}, but listen is 0.0.0.0:1" in told(sock, "0.0.0.0:1")
+        assert "FileDescriptorName=clients" in received(sock, f"0.0.0.0:{port}", name="other")
+        assert f"port {port}, but listen is 0.0.0.0:1" in received(sock, "0.0.0.0:1")
     with bound(listening=False) as (sock, port):
-        assert "no listening TCP socket" in told(sock, f"0.0.0.0:{port}")
+        assert "no listening TCP socket" in received(sock, f"0.0.0.0:{port}")
 
 
 def test_variables_of_another_process_do_not_count() -> None:
@@ -95,7 +95,7 @@ def manager(folder: Path) -> Iterator[tuple[socket.socket, dict[str, str]]]:
         yield sock, {"NOTIFY_SOCKET": str(folder / "notify")}
 
 
-def until_said(notified: socket.socket, word: bytes) -> None:
+def wait_for_notification(notified: socket.socket, word: bytes) -> None:
     """Raises TimeoutError. On a slow machine the sidecar asks for more time before it says that it is ready."""
     while word not in notified.recv(1000).split(b"\n"):
         pass
@@ -163,7 +163,7 @@ def test_clients_wait_in_the_socket_while_the_sidecar_is_away(tmp_path: Path) ->
             early = Asks(node.sidecar_port)
             with socket.create_connection(("127.0.0.1", node.sidecar_port)):  # connected, and nobody is there yet
                 process = launch(sock, *run, **settings)
-                until_said(notified, b"READY=1")
+                wait_for_notification(notified, b"READY=1")
                 wait_until("the early client's answer", lambda: early.topics is not None, 60, [])
 
             process.kill()
@@ -171,12 +171,12 @@ def test_clients_wait_in_the_socket_while_the_sidecar_is_away(tmp_path: Path) ->
             during = Asks(node.sidecar_port)
             process = launch(sock, *run, **settings)
             wait_until("the answer to who came in between", lambda: during.topics is not None, 60, [])
-            until_said(notified, b"READY=1")
+            wait_for_notification(notified, b"READY=1")
 
             process.send_signal(signal.SIGTERM)
             out, _ = process.communicate(timeout=120)
             assert process.returncode == 0, out
-            until_said(notified, b"STOPPING=1")
+            wait_for_notification(notified, b"STOPPING=1")
             assert "inherited=True" in out
             socket.create_connection(("127.0.0.1", node.sidecar_port)).close()  # not refused
         finally:

@@ -27,7 +27,7 @@ STRANGERS = [Hello("9.9.9", OWN.shapes), Hello(OWN.version, "other shapes"), Voi
 
 @pytest.mark.parametrize("said", STRANGERS)
 def test_a_front_of_another_version_is_not_let_in(said: Hello | Void, tmp_path: Path) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         ends, lines, codec, path = Ends(), Lines(), LinkCodec(), tmp_path / "link"
         server = await serve_unix(path, ends, lines)
         reader, writer = await asyncio.open_unix_connection(str(path))
@@ -41,7 +41,7 @@ def test_a_front_of_another_version_is_not_let_in(said: Hello | Void, tmp_path: 
         writer.close()
         server.close()
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("said", STRANGERS)
@@ -50,7 +50,7 @@ def test_a_coordinator_of_another_version_is_not_believed(
 ) -> None:
     monkeypatch.setattr(unix_link, "STRANGER_S", 0.05)
 
-    async def whole() -> None:
+    async def main() -> None:
         ends, lines, codec, path, came = Ends(), Lines(), LinkCodec(), tmp_path / "link", []
 
         async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,20 +74,20 @@ def test_a_coordinator_of_another_version_is_not_believed(
         successor.lose()
         await until(lambda: ends.lost == 1)  # as when the coordinator ends alone
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_only_a_socket_is_replaced(tmp_path: Path) -> None:
     """Symptom: whatever was at the path of `link` was deleted."""
 
-    async def whole() -> None:
+    async def main() -> None:
         path = tmp_path / "link"
         path.write_text("a file of somebody")
         with pytest.raises(StartError, match="no socket"):
             await serve_unix(path, Ends(), Lines())
         assert path.read_text() == "a file of somebody"
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_pat
     async def serve() -> UnixServer:
         return await serve_unix(path, Ends(), Lines())
 
-    async def whole() -> None:
+    async def main() -> None:
         for make in (path.touch, partial(path.symlink_to, other), path.mkdir):
             make()
             with pytest.raises(LinkTaken, match="is no socket of this user"):
@@ -115,4 +115,4 @@ def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_pat
         left.close()  # its process was killed
         (await serve()).close()
 
-    asyncio.run(whole())
+    asyncio.run(main())

@@ -16,7 +16,7 @@ def handshake(mechanism: str, correlation: int = 1, version: int = 0) -> bytes:
     return request_frame(17, version, correlation, "c", False, len(name).to_bytes(2, "big") + name)
 
 
-def shaken(correlation: int = 1, code: int = 0) -> bytes:
+def handshake_response(correlation: int = 1, code: int = 0) -> bytes:
     return response(correlation, code.to_bytes(2, "big") + b"\0\0\0\1\0\5PLAIN")
 
 
@@ -39,7 +39,7 @@ def begun(mechanism: str) -> ClientConnection:
     c = ClientConnection(Limits())
     assert to_upstream(c.from_client(handshake(mechanism))) == handshake(mechanism)
     assert c.local_pending and not c.idle
-    assert to_client(c.from_upstream(shaken())) == shaken()
+    assert to_client(c.from_upstream(handshake_response())) == handshake_response()
     assert c.authenticates and not c.local_pending and c.idle
     return c
 
@@ -79,8 +79,8 @@ def test_a_request_may_come_right_behind_the_last_token() -> None:
 def test_a_token_may_come_right_behind_the_handshake() -> None:
     c = ClientConnection(Limits())
     assert to_upstream(c.from_client(handshake("PLAIN") + token(DIANA))) == handshake("PLAIN")
-    actions = c.from_upstream(shaken())
-    assert (to_client(actions), to_upstream(actions)) == (shaken(), token(DIANA))
+    actions = c.from_upstream(handshake_response())
+    assert (to_client(actions), to_upstream(actions)) == (handshake_response(), token(DIANA))
 
 
 def test_a_refused_exchange_is_still_an_exchange() -> None:
@@ -96,7 +96,7 @@ def test_a_handshake_that_the_broker_refuses_lets_no_token_follow(code: int) -> 
     """Else a client of a listener without SASL could send to its broker what the sidecar must see."""
     c = ClientConnection(Limits())
     c.from_client(handshake("PLAIN"))
-    assert to_client(c.from_upstream(shaken(1, code))) == shaken(1, code)
+    assert to_client(c.from_upstream(handshake_response(1, code))) == handshake_response(1, code)
     assert len(got(c.from_client(group(2)))) == 1
 
 
@@ -104,8 +104,8 @@ def test_later_versions_have_requests_for_their_tokens() -> None:
     c = ClientConnection(Limits())
     actions = c.from_client(handshake("PLAIN", 1, 1) + group(2))
     assert to_upstream(actions) == handshake("PLAIN", 1, 1) and not got(actions), "it waits for the mechanism"
-    actions = c.from_upstream(shaken())
-    assert to_client(actions) == shaken() and len(got(actions)) == 1
+    actions = c.from_upstream(handshake_response())
+    assert to_client(actions) == handshake_response() and len(got(actions)) == 1
 
 
 # ---- which mechanism it is ------------------------------------------------------------------------------------------
@@ -114,22 +114,22 @@ def test_the_mechanism_is_the_one_that_the_broker_has_accepted(version: int) -> 
     c = ClientConnection(Limits())
     c.from_client(handshake("X-OWN", 1, version))
     assert c.mechanism == ""
-    c.from_upstream(shaken(1, 33))
+    c.from_upstream(handshake_response(1, 33))
     assert c.mechanism == "", "a listener without SASL, or without this mechanism"
     c.from_client(handshake("PLAIN", 2, version) + handshake("SCRAM-SHA-256", 3, 1))
-    c.from_upstream(shaken(2))
+    c.from_upstream(handshake_response(2))
     assert c.mechanism == "PLAIN"
     if version == 0:
         c.from_upstream(token(b""))  # the second handshake was taken for its token, as by the broker
     else:
-        c.from_upstream(shaken(3, 34))
+        c.from_upstream(handshake_response(3, 34))
     assert c.mechanism == "PLAIN", "refused behind an exchange, it changes nothing"
 
 
 def test_of_a_handshake_that_is_not_known_no_mechanism_is_told() -> None:
     c = ClientConnection(Limits())
     c.from_client(handshake("PLAIN", 1, 1))
-    c.from_upstream(shaken())
+    c.from_upstream(handshake_response())
     assert to_upstream(c.from_client(handshake("PLAIN", 2, 2))) == handshake("PLAIN", 2, 2)
     assert c.mechanism == "" and not c.local_pending
 
@@ -146,7 +146,7 @@ def test_an_exchange_may_be_repeated() -> None:
         c.from_client(token(DIANA))
         c.from_upstream(token(b""))
         assert to_upstream(c.from_client(handshake("PLAIN", n))) == handshake("PLAIN", n)
-        assert to_client(c.from_upstream(shaken(n))) == shaken(n)
+        assert to_client(c.from_upstream(handshake_response(n))) == handshake_response(n)
 
 
 def test_a_large_token_streams_and_one_that_lies_closes() -> None:
@@ -210,7 +210,10 @@ def test_however_the_bytes_are_cut(mechanism: str, cuts: list[int], behind: byte
             data = data[step:]
         return out
 
-    for said, answered in [(handshake(mechanism), shaken()), *((token(a), token(b)) for a, b in EXCHANGES[mechanism])]:
+    for said, answered in [
+        (handshake(mechanism), handshake_response()),
+        *((token(a), token(b)) for a, b in EXCHANGES[mechanism]),
+    ]:
         assert to_upstream(cut(said, c.from_client)) == said
         assert to_client(cut(answered, c.from_upstream)) == answered
     kinds = {type(a) for a in cut(behind, c.from_client)}

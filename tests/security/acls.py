@@ -46,11 +46,11 @@ def delete(
 def wait_until_known(
     kafka: LocalKafka, acls: Iterable[AclBinding | AclBindingFilter], login: Mapping[str, str], there: bool = True
 ) -> None:
-    """Until each broker describes some ACL for each of these, or none where not `there`."""
-    asyncio.run(_known(kafka, [_request(acl) for acl in acls], login, there))
+    """Waits until each broker describes some ACL for each of these; without `there`, none."""
+    asyncio.run(_wait_for_acls(kafka, [_request(acl) for acl in acls], login, there))
 
 
-async def _known(kafka: LocalKafka, asked: list[bytes], login: Mapping[str, str], there: bool) -> None:
+async def _wait_for_acls(kafka: LocalKafka, asked: list[bytes], login: Mapping[str, str], there: bool) -> None:
     async with asyncio.timeout(KNOWN_WITHIN_S):
         for address in kafka.internal.split(","):
             host, port = address.rsplit(":", 1)

@@ -48,8 +48,8 @@ def secret_of(user: str) -> str:
     return f"{user}-{MARK}-of-tests"
 
 
-def tells_none(text: str, marker: str, keys: Iterable[str] = ()) -> None:
-    """`marker`: what is in it if it is what was meant to be looked through; `keys`: lines of keys."""
+def assert_no_secret(text: str, marker: str, keys: Iterable[str] = ()) -> None:
+    """Asserts that a text has no secret. `marker`: a text that must be in it; `keys`: lines of private keys."""
     assert marker in text, text[-2000:]
     assert MARK not in text
     assert not [key for key in keys if key in text]
@@ -66,7 +66,7 @@ class Papers:
 
 
 def dumped(path: Path) -> str:
-    """What `sidecar state dump` wrote, with its keys and values as text as far as they are text."""
+    """Returns the output of `sidecar state dump`, with keys and values as text where they are text."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     blobs = (line.get(part) for line in lines for part in ("key", "value"))
     return path.read_text() + "".join(base64.b64decode(blob or "").decode("latin-1") for blob in blobs)
@@ -171,7 +171,7 @@ class Secured:
 
     # ---- the clients' side --------------------------------------------------------------------------------
     def client(self, user: str, protocol: str, mechanism: str = "PLAIN") -> dict[str, str]:
-        """What librdkafka needs to be this user. With SSL a certificate says who that is."""
+        """Returns librdkafka's properties for this user. With SSL the certificate names the user."""
         found = {"security.protocol": protocol}
         if protocol.endswith("SSL"):
             found["ssl.ca.location"] = str(self.authority.pem)

@@ -93,7 +93,7 @@ Row = tuple[ResourceType, str, AclOperation]
 
 
 def bindings(user: str, rows: Iterable[Row]) -> list[AclBinding]:
-    """Of groups: of all whose names begin so."""
+    """Returns ACLs for these rows; those of groups are prefixed ones."""
     found = []
     for kind, name, what in rows:
         pattern = ResourcePatternType.PREFIXED if kind is ResourceType.GROUP else ResourcePatternType.LITERAL
@@ -114,7 +114,7 @@ def rights() -> list[AclBinding]:
 # ---- sites --------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Site:
-    """Where it is asked. `prefix`: of the names of the groups that are there."""
+    """A listener that is asked. `prefix`: of its groups' names."""
 
     name: str
     prefix: str
@@ -206,8 +206,8 @@ class Bench:
         owner = next(n for n in running if n.node_id == found["owners"][self.partition])
         return Site(name, "managed-", owner.sidecar_port, self.ground.clients)
 
-    def bring_back(self, **env: str) -> None:
-        """The sidecar beside the offsets, with these settings."""
+    def restart_with(self, **env: str) -> None:
+        """Starts the sidecar beside the offsets with these settings."""
         self.kafka.sidecar_env = {**self.kafka.sidecar_env, **env}
         self.forget(self.keeper.sidecar_port)
         self.kafka.start_sidecar(self.keeper)
@@ -235,11 +235,11 @@ class Bench:
         self.keeper.sidecar.kill()
         other = next(n for n in self.kafka.nodes if n is not self.keeper)
 
-        def gone() -> bool:
+        def others_own_all() -> bool:
             found = self.kafka.owners(other)
             return found is not None and not {self.keeper.node_id, -1} & set(found["owners"])
 
-        wait_until("the others to own everything", gone, 40)
+        wait_until("the others to own everything", others_own_all, 40)
         self.kafka.wait_ready()
 
     # ---- groups, made by ADMIN ----------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def plain(told: Any) -> Any:
 
 
 def different(theirs: Any, mine: Any, path: str = "") -> Iterator[str]:
-    """Where two plain answers differ: what Kafka says, what the sidecar says."""
+    """Returns the differences of two plain answers: Kafka's value, the sidecar's value."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         for key in theirs:
             yield from different(theirs[key], mine[key], f"{path}.{key}")

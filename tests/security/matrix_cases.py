@@ -1,4 +1,4 @@
-"""What is asked in the matrix of rights: every API of groups, in the versions that behave differently."""
+"""The requests of the matrix of rights: every API of groups, in the versions that behave differently."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Case:
     ask: Ask
     users: str = "groups"
     passes: bool = False
-    """It is the broker's, and goes on as it is."""
+    """The request passes to the broker unchanged."""
 
 
 CASES: list[Case] = []
@@ -325,7 +325,7 @@ async def consumer_group_heartbeat(q: Question) -> Any:
 
 @case("ConsumerGroupHeartbeat of a member", 0, 1)
 async def consumer_group_heartbeat_member(q: Question) -> Any:
-    """It goes on, asks for another topic, and is in a group on which the user has no right."""
+    """Sends a heartbeat, one for another topic, and one in a group on which the user has no right."""
     found = []
     for group in (q.at("consumer"), q.at("consumer", OTHER)):
         member, epoch = q.bench.members[group]
@@ -379,7 +379,7 @@ async def txn_of_another(q: Question) -> Any:
 
 @case("AddOffsetsToTxn", 0, 3, 4, users="transactions")
 async def add_offsets_to_txn(q: Question) -> Any:
-    """It goes to the coordinator of the transaction: the sidecar in front of that broker lets it pass."""
+    """Goes to the transaction's coordinator; the sidecar in front of that broker passes it."""
     site = q.bench.txn_site
     if q.site.managed:
         node = next(n for n in q.bench.kafka.nodes if n.internal_port == site.port)

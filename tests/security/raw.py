@@ -73,15 +73,15 @@ class RawClient:
     def scram(self, user: str, mechanism: str, headers: bool = False, more: str = "", password: str = "") -> None:
         """`headers`: in requests, else as tokens, behind a handshake of version 0; `more`: extensions."""
 
-        def say(text: str) -> str:
+        def exchange(text: str) -> str:
             data = text.encode()
             return (bytes(self.authenticate(data).auth_bytes) if headers else self.token(data)).decode()
 
         client = ScramClient([mechanism], user, password or secret_of(user))
         client.get_client_first()
         client.client_first_bare += more
-        client.set_server_first(say("n,," + client.client_first_bare))
-        client.set_server_final(say(client.get_client_final()))
+        client.set_server_first(exchange("n,," + client.client_first_bare))
+        client.set_server_final(exchange(client.get_client_final()))
 
     def close(self) -> None:
         self.sock.close()

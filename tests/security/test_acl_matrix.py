@@ -98,7 +98,7 @@ class Matrix:
 
 
 def codes(answer: Any) -> set[int]:
-    """All errors in it."""
+    """Returns all error codes in a response."""
     if isinstance(answer, dict):
         found = {answer["error_code"]} if "error_code" in answer else set()
         return found.union(*map(codes, answer.values()))
@@ -218,7 +218,7 @@ CACHE_MS, BEAT_S, MARGIN_S = 2_000, 0.05, 1.0
 
 
 class Member:
-    """One of a group of its own; it sends the same heartbeat again and again."""
+    """The only member of a group; it sends the same heartbeat again and again."""
 
     def __init__(self, bench: Bench, site: Site) -> None:
         self.bench, self.site, self.group = bench, site, bench.fresh(site, "leaver")
@@ -232,7 +232,7 @@ class Member:
         conn = await self.bench.conn(LEAVER, self.site.port, self.site.protocol)
         return await conn.request(module, name, req)
 
-    async def live(self, until_s: float) -> None:
+    async def keep_beating(self, until_s: float) -> None:
         """Raises AssertionError for any other error than that it has no rights any more."""
         while self.refused_s is None and time.monotonic() < until_s:
             res = await self.ask(*self.beat)
@@ -266,24 +266,24 @@ def test_a_member_that_loses_its_rights_is_refused_soon(matrix: Matrix, away: Si
     """At the sidecar within `authorisation_cache_ms`, though it answers steady heartbeats (`limits.steady_replies`, on
     here as by default) without asking anybody."""
     bench = matrix.bench
-    bench.bring_back(SIDECAR_AUTHORISATION_CACHE_MS=str(CACHE_MS))
+    bench.restart_with(SIDECAR_AUTHORISATION_CACHE_MS=str(CACHE_MS))
     site = bench.through("cached")
     read = [(ResourceType.GROUP, f"{s.prefix}{MINE}", AclOperation.READ) for s in (matrix.native, site)]
     bench.allow(LEAVER, *read, (ResourceType.TOPIC, OPEN, AclOperation.DESCRIBE))
     members = [kind(bench, s) for kind in (Consumer, Classic) for s in (matrix.native, site)]
 
-    async def live(for_s: float) -> None:
-        await asyncio.gather(*(m.live(time.monotonic() + for_s) for m in members))
+    async def keep_beating(for_s: float) -> None:
+        await asyncio.gather(*(m.keep_beating(time.monotonic() + for_s) for m in members))
 
     async def begin() -> None:
         for m in members:
             await m.join()
 
     bench.run(begin())
-    bench.run(live(3 * CACHE_MS / 1000))  # longer than an answer of the authorizer is kept
+    bench.run(keep_beating(3 * CACHE_MS / 1000))  # longer than an answer of the authorizer is kept
     assert all(m.refused_s is None for m in members)
     bench.allow(LEAVER, *read, allowed=False)
-    bench.run(live(CACHE_MS / 1000 + 5))
+    bench.run(keep_beating(CACHE_MS / 1000 + 5))
     kafka = max(m.refused_s or 1e9 for m in members if m.site is matrix.native)
     for m in members:
         assert m.refused_s is not None, f"{type(m).__name__} at {m.site.name} was never refused"

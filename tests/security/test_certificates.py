@@ -56,8 +56,8 @@ def test_it_is_refused_with_two_ways_out(place: tuple[Secured, LocalKafka]) -> N
     assert "Traceback" not in done.stderr
 
 
-def asked(place: tuple[Secured, LocalKafka], port: int) -> list[Any]:
-    """What the log says when a sidecar starts with `broker` there. Raises StartError."""
+def log_lines_at_start(place: tuple[Secured, LocalKafka], port: int) -> list[Any]:
+    """Returns the log lines of a sidecar's start with this `broker`. Raises StartError."""
     ground, kafka = place
     node, lines = kafka.nodes[0], Lines()
 
@@ -74,17 +74,17 @@ def asked(place: tuple[Secured, LocalKafka], port: int) -> list[Any]:
 
 
 def test_its_other_listener_is_not(place: tuple[Secured, LocalKafka]) -> None:
-    assert asked(place, place[1].nodes[0].internal_port) == []
+    assert log_lines_at_start(place, place[1].nodes[0].internal_port) == []
 
 
 def test_the_listener_is_known_by_its_advertised_address_as_well(place: tuple[Secured, LocalKafka]) -> None:
     """As where ports are mapped: here the sidecar's address is the one that the listener for clients advertises."""
     with pytest.raises(StartError, match="listener CLIENTS at 127"):
-        asked(place, place[1].nodes[0].sidecar_port)
+        log_lines_at_start(place, place[1].nodes[0].sidecar_port)
 
 
 def test_a_mapped_port_that_nobody_knows_is_told(place: tuple[Secured, LocalKafka]) -> None:
-    (line,) = asked(place, 1)
+    (line,) = log_lines_at_start(place, 1)
     level, event, fields = line
     assert (level, event) == ("warning", "not known which listener of the broker clients come to")
     assert (fields["broker"], fields["by_certificate"]) == ("127.0.0.1:1", "CLIENTS")

@@ -32,7 +32,7 @@ RIGHTS, WRITERS = "rights of the sidecars", "writers of the state topic"
 
 
 @dataclass
-class Place:
+class SecuredCluster:
     kafka: LocalKafka
     ground: Secured
     clients: Path
@@ -54,7 +54,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     ground = Secured(tmp_path_factory.mktemp("cli"), users=(SIDECAR, "looker"))
     clients = ground.file("clients", ground.java(ADMIN, ground.clients, "SCRAM-SHA-512"))
     inside = ground.file("inside", ground.java(ADMIN, ground.internal, "SCRAM-SHA-256"))
@@ -68,12 +68,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         kafka.start_sidecar(kafka.nodes[0])
         kafka.wait_ready()
         consumed(kafka, ground.client(ADMIN, ground.clients), GROUP, "orders")
-        yield Place(kafka, ground, clients, inside)
+        yield SecuredCluster(kafka, ground, clients, inside)
     finally:
         kafka.stop()
 
 
-def test_commands_through_the_sidecar_and_past_it(place: Place) -> None:
+def test_commands_through_the_sidecar_and_past_it(place: SecuredCluster) -> None:
     listed = place.through("groups", "list", "-o", "json").splitlines()
     assert GROUP in {json.loads(row)["group"] for row in listed}
     for ask in (place.through, place.direct):
@@ -82,7 +82,7 @@ def test_commands_through_the_sidecar_and_past_it(place: Place) -> None:
     assert GROUP in place.through("groups", "explain", GROUP)
 
 
-def test_a_wrong_password_is_told_with_what_to_look_at(place: Place) -> None:
+def test_a_wrong_password_is_told_with_what_to_look_at(place: SecuredCluster) -> None:
     said = place.ground.java(ADMIN, place.ground.clients)
     login = str(said["sasl.jaas.config"]).replace(secret_of(ADMIN), "another")
     wrong = place.ground.file("wrong", {**said, "sasl.jaas.config": login})
@@ -92,7 +92,7 @@ def test_a_wrong_password_is_told_with_what_to_look_at(place: Place) -> None:
     assert "--command-config" in result.stderr
 
 
-def checked(place: Place, name: str) -> dict[str, Any]:
+def checked(place: SecuredCluster, name: str) -> dict[str, Any]:
     node = place.kafka.nodes[0]
     words = ["doctor", "--bootstrap", place.kafka.bootstrap, "--admin", f"127.0.0.1:{node.admin_port}"]
     words += ["--principal", f"User:{SIDECAR}", "--command-config", str(place.clients), "-o", "json"]
@@ -101,7 +101,7 @@ def checked(place: Place, name: str) -> dict[str, Any]:
     return dict(check)
 
 
-def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
+def test_the_doctor_misses_a_right_that_was_taken_away(place: SecuredCluster) -> None:
     assert checked(place, RIGHTS)["status"] == "ok"
     what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     taken = AclBindingFilter(*what, f"User:{SIDECAR}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
@@ -118,14 +118,14 @@ def test_the_doctor_misses_a_right_that_was_taken_away(place: Place) -> None:
     assert checked(place, RIGHTS)["status"] == "ok"
 
 
-def given(place: Place, user: str, host: str) -> None:
+def given(place: SecuredCluster, user: str, host: str) -> None:
     """Write of the state topic, from this host."""
     what = ResourceType.TOPIC, "__group_state", ResourcePatternType.LITERAL
     binding = AclBinding(*what, f"User:{user}", host, AclOperation.WRITE, AclPermissionType.ALLOW)
     place.ground.create_acls(place.kafka, [binding])
 
 
-def test_the_doctor_names_who_else_may_write_the_state(place: Place) -> None:
+def test_the_doctor_names_who_else_may_write_the_state(place: SecuredCluster) -> None:
     assert checked(place, WRITERS)["status"] == "ok"
     given(place, "stranger", "10.0.0.1")
     found = checked(place, WRITERS)

@@ -23,7 +23,7 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import metadata as md
 from tests.clients.ground import ENV
 from tests.clients.wire import join_request
-from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, tells_none
+from tests.security.ground import ADMIN, MECHANISMS, MODULE, Secured, assert_no_secret
 from tests.security.raw import RawClient, plain
 
 LATER, NIGHTLY = pytest.mark.tier("all"), pytest.mark.tier("nightly")
@@ -179,7 +179,7 @@ def test_java(place: Guarded, mechanism: str, protocol: str) -> None:
 @LATER
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_the_same_error_as_at_the_broker(place: Guarded, mechanism: str) -> None:
-    def told(bootstrap: str) -> tuple[int, str]:
+    def login_error(bootstrap: str) -> tuple[int, str]:
         heard: list[KafkaError] = []
         more = {"bootstrap.servers": bootstrap, "sasl.password": "no", "error_cb": heard.append}
         client = AdminClient(place.librdkafka("Diana", mechanism, **more))
@@ -190,7 +190,7 @@ def test_a_wrong_password_is_the_same_error_as_at_the_broker(place: Guarded, mec
         error = next(e for e in heard if e.code() == KafkaError._AUTHENTICATION)
         return error.code(), error.str().partition("SASL authentication error: ")[2].partition(" (after")[0]
 
-    through, direct = told(place.kafka.bootstrap), told(place.direct)
+    through, direct = login_error(place.kafka.bootstrap), login_error(place.direct)
     assert through == direct and "Authentication failed" in through[1]
 
 
@@ -250,7 +250,7 @@ def test_handshakes_of_version_0(place: Guarded, mechanism: str) -> None:
     """Old clients: PLAIN's token of Diana would be a ConsumerGroupHeartbeat, and its answer has no bytes."""
     from base64 import urlsafe_b64encode
 
-    def say(client: RawClient) -> None:
+    def authenticate_again(client: RawClient) -> None:
         if mechanism == "PLAIN":
             assert client.token(plain("Diana")) == b""
         elif mechanism == "OAUTHBEARER":
@@ -260,7 +260,11 @@ def test_handshakes_of_version_0(place: Guarded, mechanism: str) -> None:
         else:
             client.scram("Diana", mechanism)
 
-    assert talk_v0(place, False, say, mechanism) == talk_v0(place, True, say, mechanism) == [f"{TOPIC} 0 3"]
+    assert (
+        talk_v0(place, False, authenticate_again, mechanism)
+        == talk_v0(place, True, authenticate_again, mechanism)
+        == [f"{TOPIC} 0 3"]
+    )
 
 
 def test_a_wrong_password_behind_a_handshake_of_version_0_ends_the_connection(place: Guarded) -> None:
@@ -312,7 +316,7 @@ def test_members_outlive_their_sessions(place: Guarded) -> None:
 
 
 def java_member(place: Guarded, group: str) -> tuple[Process, list[str]]:
-    """It has partitions. Also what it has said."""
+    """A Java member with partitions, and its output."""
     member = place.kafka.tool(
         "org.apache.kafka.tools.VerifiableConsumer",
         *("--bootstrap-server", place.kafka.bootstrap, "--topic", TOPIC, "--group-id", group),
@@ -457,4 +461,4 @@ def test_a_quota_is_the_principals_own(place: Guarded) -> None:
 def test_no_secret_is_told(place: Guarded) -> None:
     node = place.kafka.nodes[0]
     assert node.sidecar is not None
-    tells_none(node.sidecar.log.read_text(), "event='ready'")
+    assert_no_secret(node.sidecar.log.read_text(), "event='ready'")

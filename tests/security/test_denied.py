@@ -178,8 +178,8 @@ class Traffic:
         for thread in self._threads:
             thread.join(60)
 
-    def calm(self) -> None:
-        """Gaps count from here."""
+    def reset_gaps(self) -> None:
+        """Starts to measure the longest gaps anew."""
         self.longest_s.clear()
         self.produce_gap_s = 0.0
 
@@ -194,7 +194,7 @@ class Traffic:
     def _produces(self) -> None:
         producer = Producer(self.bench.client(**{"linger.ms": 5, "message.timeout.ms": 30_000}))
 
-        def told(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.undelivered.append(str(error))
                 return
@@ -205,7 +205,7 @@ class Traffic:
             self.produced_s = now_s
 
         while not self._over.wait(0.01):
-            producer.produce(TOPIC, b"x" * 100, on_delivery=told)
+            producer.produce(TOPIC, b"x" * 100, on_delivery=on_delivery)
             producer.poll(0)
         producer.flush(30)
 
@@ -245,15 +245,15 @@ def traffic(bench: Bench) -> Iterator[Traffic]:
 def test_rights_that_are_made_anew_cost_nothing_but_the_time(bench: Bench) -> None:
     node = bench.kafka.nodes[0]
 
-    def each_has_its_own() -> bool:
+    def each_owns_partitions() -> bool:
         """A partition follows its leader some time after a sidecar has come back."""
         found = bench.kafka.owners(node)
         return found is not None and set(found["owners"]) == {n.node_id for n in bench.kafka.nodes}
 
     with traffic(bench) as t:
-        wait_until("each sidecar to own partitions", each_has_its_own, 60)
+        wait_until("each sidecar to own partitions", each_owns_partitions, 60)
         before = bench.kafka.owners(node)
-        t.calm()
+        t.reset_gaps()
         acls = take_the_state_topic(bench)
         assert len(acls) >= 3
         began_s = time.monotonic()
@@ -276,7 +276,7 @@ def test_rights_that_are_made_anew_cost_nothing_but_the_time(bench: Bench) -> No
 def test_while_they_are_gone_for_long_the_state_is_named_and_all_goes_on_by_itself(bench: Bench) -> None:
     node = bench.kafka.nodes[0]
     with traffic(bench) as t:
-        t.calm()
+        t.reset_gaps()
         acls = take_the_state_topic(bench)
         told = f"may not DESCRIBE topic {STATE}"
         for n in bench.kafka.nodes:
@@ -354,7 +354,7 @@ def test_rotation_by_two_users(bench: Bench) -> None:
 
     give(bench, NEXT)
     with traffic(bench) as t:
-        t.calm()
+        t.reset_gaps()
         refused = len(bench.logs("kind='authentication'"))
         write_files(bench, NEXT, secret_of(NEXT))
         for pid in bench.pids.values():

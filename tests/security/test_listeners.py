@@ -25,7 +25,7 @@ from sidecar.kafka.properties import of, read
 from sidecar.kafka.security import Security
 from sidecar.wire.generated import list_groups as lg
 from tests.clients.ground import ENV
-from tests.security.ground import ADMIN, MODULE, Authority, Secured, dumped, secret_of, tells_none
+from tests.security.ground import ADMIN, MODULE, Authority, Secured, assert_no_secret, dumped, secret_of
 from tests.security.test_own import consumed
 from tests.security.tokens import Issuer, issuer
 
@@ -65,14 +65,14 @@ TYPICAL = {
 
 
 @dataclass
-class Place:
+class SecuredCluster:
     kafka: LocalKafka
     ground: Secured
     protocol: str
     mechanism: str
     file: Path
     issuer: Issuer
-    said: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
     @property
     def security(self) -> Security:
@@ -81,7 +81,7 @@ class Place:
     def run(self, *words: str) -> str:
         result = CliRunner().invoke(app, [*words, "--command-config", str(self.file)])
         assert result.exit_code == 0 or words[0] == "doctor", (words, result.output, result.exception)
-        self.said.append(result.output)
+        self.outputs.append(result.output)
         return result.stdout
 
     def through(self, *words: str) -> str:
@@ -144,7 +144,7 @@ def properties(ground: Secured, protocol: str, mechanism: str, url: str) -> dict
 
 
 @pytest.fixture(scope="module", params=PARAMS, ids=[" ".join(c).strip() for c in CASES])
-def place(request: pytest.FixtureRequest, clusters: Clusters, server: Issuer) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, clusters: Clusters, server: Issuer) -> Iterator[SecuredCluster]:
     """A sidecar whose clients' listener and whose bootstrap have this protocol, each with the same file."""
     protocol, mechanism = request.param
     kafka, ground = clusters.of(protocol)
@@ -162,13 +162,13 @@ def place(request: pytest.FixtureRequest, clusters: Clusters, server: Issuer) ->
         kafka.wait_ready()
         client = of({**ground.java(ADMIN, protocol, "SCRAM-SHA-256")}).librdkafka()
         assert len(consumed(kafka, client, GROUP, "orders")) == 3
-        yield Place(kafka, ground, protocol, mechanism, file, server)
+        yield SecuredCluster(kafka, ground, protocol, mechanism, file, server)
     finally:
         started.stop()
         node.sidecar = None
 
 
-async def asked(port: int, how: Security) -> list[str]:
+async def list_groups(port: int, how: Security) -> list[str]:
     conn = await BrokerConnection.open("127.0.0.1", port, "test", timeout_s=10, security=how)
     try:
         res = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
@@ -178,21 +178,21 @@ async def asked(port: int, how: Security) -> list[str]:
         conn.close()
 
 
-def test_a_group_is_served_and_the_tail_follows(place: Place) -> None:
+def test_a_group_is_served_and_the_tail_follows(place: SecuredCluster) -> None:
     node = place.kafka.nodes[0]
     assert place.kafka.problems(node) == []
     with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/group?id={GROUP}", timeout=5) as res:
         assert GROUP in res.read().decode()
 
 
-def test_the_wire_client(place: Place) -> None:
+def test_the_wire_client(place: SecuredCluster) -> None:
     node = place.kafka.nodes[0]
     for port in (node.internal_port, node.clients_port):
-        assert "__group_state_owners" in asyncio.run(asked(port, place.security))
-    assert GROUP in asyncio.run(asked(node.sidecar_port, place.security))
+        assert "__group_state_owners" in asyncio.run(list_groups(port, place.security))
+    assert GROUP in asyncio.run(list_groups(node.sidecar_port, place.security))
 
 
-def test_commands(place: Place) -> None:
+def test_commands(place: SecuredCluster) -> None:
     """Those that ask the sidecars, those that read the state topic, and those that change something."""
     other = OTHER.format(CASES.index((place.protocol, place.mechanism)))
     client = of(place.ground.java(ADMIN, place.protocol, "SCRAM-SHA-256")).librdkafka()
@@ -213,7 +213,7 @@ def test_commands(place: Place) -> None:
     assert GROUP in dumped(dump)
 
 
-def test_the_audit(place: Place) -> None:
+def test_the_audit(place: SecuredCluster) -> None:
     """As users run it: in a process of its own, with Spark's workers; once for each protocol. What else has this
     protocol differs in one property, and there the audit's source is asked without Spark."""
     address = f"kafka://{place.kafka.internal}"
@@ -227,10 +227,10 @@ def test_the_audit(place: Place) -> None:
     command += ["--lake", str(place.kafka.folder / f"lake-{place.mechanism}"), "--command-config", str(place.file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
-    tells_none(done.stdout + done.stderr, "Every record is there")
+    assert_no_secret(done.stdout + done.stderr, "Every record is there")
 
 
-def test_it_is_who_it_should_be(place: Place) -> None:
+def test_it_is_who_it_should_be(place: SecuredCluster) -> None:
     """Each broker takes the principal from where the protocol has it: a certificate, a login, a token."""
     if place.mechanism == BY_SERVER:
         assert place.issuer.asked
@@ -238,24 +238,24 @@ def test_it_is_who_it_should_be(place: Place) -> None:
     if place.protocol == "SSL":
         node = place.kafka.nodes[0]
         mine, of_a_stranger = (of(place.ground.java(who, "SSL")) for who in (ADMIN, STRANGER))
-        assert "__group_state_owners" in asyncio.run(asked(node.internal_port, mine))
-        assert asyncio.run(asked(node.internal_port, of_a_stranger)) == []
+        assert "__group_state_owners" in asyncio.run(list_groups(node.internal_port, mine))
+        assert asyncio.run(list_groups(node.internal_port, of_a_stranger)) == []
         nobody = {n: v for n, v in place.ground.java(ADMIN, "SSL").items() if "keystore" not in n}
         by_others = Authority(place.ground.folder / "others").issue(ADMIN).store
         untrusted = {**place.ground.java(ADMIN, "SSL"), "ssl.keystore.location": str(by_others)}
         for who in (nobody, untrusted):
             for port in (node.internal_port, node.sidecar_port):
                 with pytest.raises(NotAuthenticated, match=r"look at ssl\.keystore\.location"):
-                    asyncio.run(asked(port, of(who)))
+                    asyncio.run(list_groups(port, of(who)))
         assert node.sidecar is not None
         assert "cause='client_certificate'" in node.sidecar.log.read_text()
 
 
-def test_no_secret_is_told(place: Place) -> None:
+def test_no_secret_is_told(place: SecuredCluster) -> None:
     """Nor the key of a certificate, nor the password in a URL."""
     node = place.kafka.nodes[0]
     assert node.sidecar is not None
     place.through("groups", "explain", GROUP)
     keys = [path.read_text().splitlines()[1] for path in place.ground.authority.folder.glob("*.key")]
-    tells_none(node.sidecar.log.read_text(), "event='ready'", keys)
-    tells_none("".join(place.said), GROUP, keys)
+    assert_no_secret(node.sidecar.log.read_text(), "event='ready'", keys)
+    assert_no_secret("".join(place.outputs), GROUP, keys)

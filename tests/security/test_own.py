@@ -24,7 +24,7 @@ from sidecar.kafka.properties import of
 from sidecar.kafka.security import Security
 from sidecar.wire.generated import list_groups as lg
 from tests.clients.ground import ENV
-from tests.security.ground import ADMIN, MARK, MECHANISMS, Secured, tells_none
+from tests.security.ground import ADMIN, MARK, MECHANISMS, Secured, assert_no_secret
 
 pytestmark = pytest.mark.tier("all")
 REAUTH_MS = 3_000
@@ -55,7 +55,7 @@ def security(ground: Secured, user: str, protocol: str, mechanism: str, **more: 
     return of({**ground.java(user, protocol, mechanism), **more})
 
 
-async def asked(port: int, how: Security) -> int:
+async def list_groups_code(port: int, how: Security) -> int:
     conn = await BrokerConnection.open("127.0.0.1", port, "test", timeout_s=10, security=how)
     try:
         res = await conn.request(lg, "ListGroups", lg.ListGroupsRequest())
@@ -68,7 +68,7 @@ async def asked(port: int, how: Security) -> int:
 def test_every_mechanism_on_both_listeners(kafka: LocalKafka, ground: Secured, mechanism: str) -> None:
     node = kafka.nodes[0]
     for port, protocol in ((node.clients_port, "SASL_PLAINTEXT"), (node.internal_port, "SASL_SSL")):
-        assert asyncio.run(asked(port, security(ground, ADMIN, protocol, mechanism))) == Code.NONE
+        assert asyncio.run(list_groups_code(port, security(ground, ADMIN, protocol, mechanism))) == Code.NONE
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -76,24 +76,24 @@ def test_a_wrong_password_is_said_so(kafka: LocalKafka, ground: Secured, mechani
     login = 'X required username="admin" password="no";'
     how = security(ground, ADMIN, "SASL_PLAINTEXT", mechanism, **{"sasl.jaas.config": login})
     with pytest.raises(NotAuthenticated, match=f"refuses SASL_PLAINTEXT {mechanism} as admin: Authentication failed"):
-        asyncio.run(asked(kafka.nodes[0].clients_port, how))
+        asyncio.run(list_groups_code(kafka.nodes[0].clients_port, how))
 
 
 def test_listeners_that_speak_something_else_are_named(kafka: LocalKafka, ground: Secured) -> None:
     node = kafka.nodes[0]
     with pytest.raises(NotAuthenticated, match=r"does not speak TLS: look at security\.protocol"):
-        asyncio.run(asked(node.clients_port, security(ground, ADMIN, "SASL_SSL", "PLAIN")))
+        asyncio.run(list_groups_code(node.clients_port, security(ground, ADMIN, "SASL_SSL", "PLAIN")))
     stranger = Secured(ground.folder / "stranger")
     with pytest.raises(NotAuthenticated, match="certificate is not accepted"):
-        asyncio.run(asked(node.internal_port, security(stranger, ADMIN, "SASL_SSL", "PLAIN")))
+        asyncio.run(list_groups_code(node.internal_port, security(stranger, ADMIN, "SASL_SSL", "PLAIN")))
     with pytest.raises(ConnectionLost):
-        asyncio.run(asked(node.internal_port, security(ground, ADMIN, "SASL_PLAINTEXT", "PLAIN")))
+        asyncio.run(list_groups_code(node.internal_port, security(ground, ADMIN, "SASL_PLAINTEXT", "PLAIN")))
 
 
 def test_a_connection_outlives_its_session(kafka: LocalKafka, ground: Secured) -> None:
     """KIP-368: the broker ends a connection that does not authenticate again. Requests go on meanwhile."""
 
-    async def beyond() -> int:
+    async def list_until_reauthentication() -> int:
         how = security(ground, ADMIN, "SASL_PLAINTEXT", "SCRAM-SHA-256")
         conn = await BrokerConnection.open("127.0.0.1", kafka.nodes[0].clients_port, "test", security=how)
         count, until = 0, time.monotonic() + 2.5 * REAUTH_MS / 1000
@@ -105,7 +105,7 @@ def test_a_connection_outlives_its_session(kafka: LocalKafka, ground: Secured) -
         conn.close()
         return count
 
-    assert asyncio.run(beyond()) > 100
+    assert asyncio.run(list_until_reauthentication()) > 100
 
 
 # ---- a whole sidecar ------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_no_secret_is_told(sidecar: tuple[LocalKafka, Secured]) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{node.admin_port}/metrics") as res:
         texts.append(res.read().decode())
     for text, marker in zip(texts, ("event='ready'", "sidecar_ready"), strict=True):
-        tells_none(text, marker)
+        assert_no_secret(text, marker)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_start_that_cannot_succeed_says_why(
         check=False,
     )
     assert done.returncode == 1
-    tells_none(done.stderr + done.stdout, said)
+    assert_no_secret(done.stderr + done.stdout, said)
     assert "Traceback" not in done.stderr
 
 

@@ -58,7 +58,7 @@ def answer(nonce: bytes, word: str = WORD) -> bytes:
 
 
 def described(client: RawClient) -> int:
-    """What is said of a group to this client: an error code."""
+    """Describes a group as this client; returns the error code."""
     told = client.call(dg, "DescribeGroups", DESCRIBE_GROUPS, 0, dg.DescribeGroupsRequest(["managed-knock"]))
     return int(told.groups[0].error_code)
 

@@ -55,7 +55,7 @@ ENTRY = re.compile(r"\(principal=([^,]+), host=([^,]+), operation=(\w+), permiss
 
 
 @dataclass(frozen=True)
-class One:
+class Operation:
     """One operation of a right."""
 
     kind: str
@@ -67,8 +67,8 @@ class One:
         return f"{self.operation} {self.kind} {self.name}"
 
 
-def single(rights: Iterable[Right]) -> list[One]:
-    return [One(r.kind, r.name, r.prefixed, operation) for r in rights for operation in r.operations]
+def single(rights: Iterable[Right]) -> list[Operation]:
+    return [Operation(r.kind, r.name, r.prefixed, operation) for r in rights for operation in r.operations]
 
 
 # ---- what is printed ------------------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ def test_those_of_the_audit() -> None:
     assert line.endswith(f"--add --allow-principal User:auditor {given}")
 
 
-def granted(rights: Iterable[One]) -> Rights:
+def granted(rights: Iterable[Operation]) -> Rights:
     grants = (Grant("User:s", r.kind, r.name, r.prefixed, r.operation, True) for r in rights)
     return Rights(True, "User:s", (), tuple(grants))
 
 
-def needs(rights: Iterable[One]) -> list[Need]:
+def needs(rights: Iterable[Operation]) -> list[Need]:
     return [Need(r.kind, r.name, r.operation, r.prefixed) for r in rights]
 
 
@@ -311,7 +311,7 @@ OPERATIONS = {
 }
 
 
-def binding(user: str, r: One) -> AclBinding:
+def binding(user: str, r: Operation) -> AclBinding:
     pattern = ResourcePatternType.PREFIXED if r.prefixed else ResourcePatternType.LITERAL
     who = (f"User:{user}", "*", OPERATIONS[r.operation], AclPermissionType.ALLOW)
     return AclBinding(KINDS[r.kind], r.name, pattern, *who)
@@ -322,7 +322,7 @@ def give_all(bench: Bench, acls: list[AclBinding]) -> None:
 
 
 @pytest.mark.parametrize("right", single(rights_for_clients_elsewhere(GROUPS, TOPICS)), ids=str)
-def test_each_right_for_clients_elsewhere_is_needed(bench: Bench, away: Site, right: One) -> None:
+def test_each_right_for_clients_elsewhere_is_needed(bench: Bench, away: Site, right: Operation) -> None:
     asks, refused = ELSEWHERE[right.kind, right.operation]
     bench.ground.take(bench.kafka, SIDECAR, KINDS[right.kind], right.name, OPERATIONS[right.operation])
     try:
@@ -331,7 +331,7 @@ def test_each_right_for_clients_elsewhere_is_needed(bench: Bench, away: Site, ri
         give_all(bench, [binding(SIDECAR, right)])
 
 
-def own(n: int) -> list[One]:
+def own(n: int) -> list[Operation]:
     return single(own_rights(f"state-{n}", f"owners-{n}", GROUPS, TOPICS))
 
 
@@ -357,15 +357,15 @@ LACKING = [f"lacks-{n}" for n in range(len(SAYS) + 1)]
 
 
 @dataclass(frozen=True)
-class Lone:
+class OwnSidecar:
     """A sidecar of its own, with a state topic and an owners' group of its own, beside the broker of the groups."""
 
     process: Process
     site: Site
 
 
-def lone(bench: Bench, n: int) -> Lone:
-    """It has all `own_rights` but that of this number."""
+def own_sidecar(bench: Bench, n: int) -> OwnSidecar:
+    """Starts a sidecar with all `own_rights` but that of this number."""
     kafka, ground, user = bench.kafka, bench.ground, LACKING[n]
     listen, admin = free_ports(2)
     env = {
@@ -380,16 +380,16 @@ def lone(bench: Bench, n: int) -> Lone:
     }
     command = [sys.executable, "-m", kafka.sidecar_main, "run"]
     process = Process(user, command, kafka.folder / f"{user}.log", env).start()
-    return Lone(process, Site(user, f"managed-{n}-", listen, ground.clients))
+    return OwnSidecar(process, Site(user, f"managed-{n}-", listen, ground.clients))
 
 
 @pytest.fixture(scope="module")
-def lones(bench: Bench) -> Iterator[list[Lone]]:
+def lones(bench: Bench) -> Iterator[list[OwnSidecar]]:
     """All at once: each takes a while to start, and some never get ready."""
     left = ((n, [r for k, r in enumerate(own(n)) if k != n]) for n in range(len(LACKING)))
     give_all(bench, [binding(LACKING[n], r) for n, rights in left for r in rights])
     bench.run(configured(bench, "managed-set"))
-    found = [lone(bench, n) for n in range(len(LACKING))]
+    found = [own_sidecar(bench, n) for n in range(len(LACKING))]
     try:
         ports = [it.site.port for it in found]
         wait_until("the sidecars to listen", lambda: all(map(port_open, ports)), 60, [it.process for it in found])
@@ -421,7 +421,7 @@ async def joined(bench: Bench, site: Site) -> tuple[str, int, int]:
     return group, res.member_epoch, len(res.assignment.topic_partitions)
 
 
-def test_beside_the_offsets_its_own_rights_are_enough(bench: Bench, lones: list[Lone]) -> None:
+def test_beside_the_offsets_its_own_rights_are_enough(bench: Bench, lones: list[OwnSidecar]) -> None:
     it = lones[-1]
     group, epoch, topics = bench.run(joined(bench, it.site))
     assert topics == 1
@@ -430,7 +430,7 @@ def test_beside_the_offsets_its_own_rights_are_enough(bench: Bench, lones: list[
 
 
 @pytest.mark.parametrize("n", range(len(SAYS)), ids=map(str, own(0)))
-def test_each_right_of_its_own_is_needed(bench: Bench, lones: list[Lone], n: int) -> None:
+def test_each_right_of_its_own_is_needed(bench: Bench, lones: list[OwnSidecar], n: int) -> None:
     it = lones[n]
     if n == BLIND:
         _, _, topics = bench.run(joined(bench, it.site))
@@ -441,5 +441,5 @@ def test_each_right_of_its_own_is_needed(bench: Bench, lones: list[Lone], n: int
     wait_until(f"{SAYS[n]!r} in {it.process.log}", lambda: bool(re.search(SAYS[n], log_of(it))), 30)
 
 
-def log_of(it: Lone) -> str:
+def log_of(it: OwnSidecar) -> str:
     return it.process.log.read_text()

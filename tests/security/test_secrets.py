@@ -26,7 +26,7 @@ from sidecar.drill.processes import wait_until
 from sidecar.kafka.tokens import unsecured
 from tests.clients.ground import ENV
 from tests.kafka.test_properties import pkcs12
-from tests.security.ground import ADMIN, MARK, Papers, Secured, dumped, secret_of, tells_none
+from tests.security.ground import ADMIN, MARK, Papers, Secured, assert_no_secret, dumped, secret_of
 from tests.security.test_own import consumed
 
 pytestmark = pytest.mark.tier("all")
@@ -48,7 +48,7 @@ CONTENT = (
 
 
 @dataclass
-class Place:
+class SecuredCluster:
     kafka: LocalKafka
     ground: Secured
     folder: Path
@@ -80,7 +80,7 @@ class Place:
             return False
 
     def clean(self, text: str, marker: str) -> None:
-        tells_none(text, marker, self.keys)
+        assert_no_secret(text, marker, self.keys)
 
 
 def closed(papers: Papers, password: str) -> str:
@@ -123,7 +123,7 @@ def seen_client(ground: Secured) -> tuple[dict[str, str], str]:
     }, line
 
 
-def by_token(place: Place) -> str:
+def by_token(place: SecuredCluster) -> str:
     """A client whose token goes through the sidecar; returns the token."""
     token, end = unsecured(ADMIN, time.time()), time.time() + 600
     how: dict[str, Any] = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(place.ground.authority.pem)}
@@ -133,7 +133,7 @@ def by_token(place: Place) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     folder = tmp_path_factory.mktemp("secrets")
     ground = Secured(folder, clients="SASL_SSL")
     (own, own_key), (seen, seen_key) = own_client(ground), seen_client(ground)
@@ -156,7 +156,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     kafka = ground.start(brokers=1, sidecar_env=env)
     try:
         ground.create(kafka, "secured", 3)
-        found = Place(kafka, ground, folder, tuple(keys))
+        found = SecuredCluster(kafka, ground, folder, tuple(keys))
         wait_until("the sidecar", found.ready, 60, [kafka.start_sidecar(kafka.nodes[0])])
         assert len(consumed(kafka, ground.client(ADMIN, "SASL_SSL", "SCRAM-SHA-512"), GROUP, "secured")) == 3
         found.keys = (*found.keys, by_token(found))
@@ -165,21 +165,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         kafka.stop()
 
 
-def log(place: Place) -> str:
+def log(place: SecuredCluster) -> str:
     sidecar = place.kafka.nodes[0].sidecar
     assert sidecar is not None
     return sidecar.log.read_text()
 
 
 @pytest.mark.parametrize("path", CONTENT)
-def test_the_admin_endpoint_tells_none(place: Place, path: str) -> None:
+def test_the_admin_endpoint_tells_none(place: SecuredCluster, path: str) -> None:
     marker = {"/about": "admin_access.token_file", "/metrics": "sidecar_ready", "/": "<html"}.get(path, "{")
     status, text = place.get(path)
     assert status == 200
     place.clean(text, GROUP if GROUP in path or path == "/api/v1/groups" else marker)
 
 
-def test_neither_do_refusals_and_the_login(place: Place) -> None:
+def test_neither_do_refusals_and_the_login(place: SecuredCluster) -> None:
     for path in ("/about", "/api/v1/overview"):
         status, text = place.get(path, WRONG)
         assert status == 401
@@ -193,12 +193,12 @@ def test_neither_do_refusals_and_the_login(place: Place) -> None:
     place.clean(log(place), "login at the admin endpoint refused")
 
 
-def test_the_log_tells_none(place: Place) -> None:
+def test_the_log_tells_none(place: SecuredCluster) -> None:
     place.clean(log(place), "event='ready'")
     assert "level='debug'" in log(place)
 
 
-def test_commands_tell_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_tell_none(place: SecuredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in place.kafka.sidecar_settings(place.kafka.nodes[0]).items():
         monkeypatch.setenv(name, value)
     wrong = place.folder / "wrong"
@@ -218,7 +218,7 @@ def test_commands_tell_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
         place.clean(result.output, marker)
 
 
-def test_neither_do_a_dump_and_the_audit(place: Place, tmp_path: Path) -> None:
+def test_neither_do_a_dump_and_the_audit(place: SecuredCluster, tmp_path: Path) -> None:
     """What they say, what Spark logs, and what they leave in files."""
     reach = ["--command-config", str(place.folder / "own.properties")]
     dump, lake = tmp_path / "state.jsonl", tmp_path / "lake"
@@ -256,7 +256,9 @@ def test_neither_do_a_dump_and_the_audit(place: Place, tmp_path: Path) -> None:
         ("SIDECAR_COMMAND_CONFIG", f"security.protocol=SASL_SSL\nsasl.jaas.config={MARK}\n", "sasl"),
     ],
 )
-def test_a_start_that_fails_tells_none(place: Place, tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_a_start_that_fails_tells_none(
+    place: SecuredCluster, tmp_path: Path, name: str, content: str, said: str
+) -> None:
     """Nor a traceback, which would be a bug."""
     given = tmp_path / "given"
     given.write_text(content.replace("{folder}", str(place.folder)))

@@ -44,15 +44,15 @@ MALLORY, BEARER, VICTIM = "mallory", "bearer-of-a-token", "victim"
 Place = tuple[LocalKafka, Secured]
 
 
-def said_by(name: str) -> bytes:
-    """What a client of OAUTHBEARER says of its token, as part of its message."""
+def token_of(name: str) -> bytes:
+    """Returns an OAUTHBEARER client's message with an unsigned token for this name."""
     now = int(time.time())  # one of this very millisecond may be one of the future, for the broker
     claims = {"sub": name, "iat": now, "exp": now + 3_000}
     head, body = (base64.urlsafe_b64encode(json.dumps(c).encode()).rstrip(b"=") for c in ({"alg": "none"}, claims))
     return b"auth=Bearer " + head + b"." + body + b"."
 
 
-PASSWORD = said_by(VICTIM).decode()
+PASSWORD = token_of(VICTIM).decode()
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         kafka.stop()
 
 
-def told(place: Place, codec: StateCodec) -> list[tuple[StateKey, dict[str, Any] | None, str]]:
-    """The whole topic: key, value, and why it was written."""
+def records_with_reasons(place: Place, codec: StateCodec) -> list[tuple[StateKey, dict[str, Any] | None, str]]:
+    """Returns all records of the state topic: key, value, and why it was written."""
     kafka, ground = place
     how = ground.client(ADMIN, ground.internal)
     reader = Consumer(
@@ -111,7 +111,7 @@ def told(place: Place, codec: StateCodec) -> list[tuple[StateKey, dict[str, Any]
 
 
 def reasons(place: Place, kind: str, group: str, name: str | None = None, gone: bool = False) -> list[str]:
-    rows = told(place, StateCodec())
+    rows = records_with_reasons(place, StateCodec())
     return [
         why
         for key, body, why in rows
@@ -148,7 +148,7 @@ def test_a_setting_that_was_changed(place: Place, mechanism: str) -> None:
 
 # ---- names that are not theirs ---------------------------------------------------------------------------------------
 def changed(place: Place, raw: RawClient) -> str:
-    """Who has changed a setting over this connection, as the record says."""
+    """Changes a setting over this connection; returns the principal in the record."""
     group = f"managed-{uuid.uuid4()}"
     change = ia.AlterableConfig("consumer.session.timeout.ms", 0, "50000")
     asked = ia.IncrementalAlterConfigsRequest([ia.AlterConfigsResource(GROUP, group, [change])])
@@ -181,7 +181,7 @@ def test_an_extension_of_scram_may_be_called_as_the_name_is(place: Place, raw: R
 @pytest.mark.parametrize("first", [b"x=", b""])
 def test_a_second_token_is_not_the_one_that_counts(place: Place, raw: RawClient, first: bytes) -> None:
     assert raw.handshake("OAUTHBEARER", 1) == 0
-    message = b"n,,\1" + first + said_by(VICTIM) + b"\1" + said_by(MALLORY) + b"\1\1"
+    message = b"n,,\1" + first + token_of(VICTIM) + b"\1" + token_of(MALLORY) + b"\1\1"
     told = raw.authenticate(message)
     assert (told.error_code, bytes(told.auth_bytes)) == (0, b"")
     assert changed(place, raw) == f"User:{MALLORY}"
@@ -319,5 +319,5 @@ def test_no_secret_came_into_records_or_log(place: Place) -> None:
     kafka, _ = place
     sidecar = kafka.nodes[0].sidecar
     assert sidecar is not None
-    text = sidecar.log.read_text() + json.dumps(told(place, StateCodec()), default=str)
+    text = sidecar.log.read_text() + json.dumps(records_with_reasons(place, StateCodec()), default=str)
     assert "sidecar-groups" in text and "S3CRET" not in text

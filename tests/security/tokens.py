@@ -21,7 +21,7 @@ from tests.security.ground import secret_of
 class Issuer:
     url: str
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
-    """Who was given a token, and the form of the request."""
+    """Principals that got a token, with the form of their request."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def issuer() -> Iterator[Issuer]:
                 made.asked.append((name, form))
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
+            """Logs nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made = Issuer(f"http://127.0.0.1:{server.server_port}/token")

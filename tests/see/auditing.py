@@ -17,7 +17,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 
 
 class Audit:
-    """It is started at once, and told to Prometheus when it has read everything: Spark takes its time."""
+    """An audit that is started at once, and scraped by Prometheus when it has read everything: Spark starts slowly."""
 
     def __init__(self, ground: Ground, folder: Path) -> None:
         self.ground = ground
@@ -50,7 +50,7 @@ class Audit:
 
 
 def entries(ground: Ground) -> dict[int, list[Encoded]]:
-    """What the state topic has now."""
+    """Returns the state topic's records."""
     consumer = Consumer({"bootstrap.servers": ground.kafka.internal, "group.id": "nobody", "log_level": 2})
     found: dict[int, list[Encoded]] = {}
     try:

@@ -30,7 +30,7 @@ from tests.see.tolerated import RAISES_TOO
 TOPIC, MODERN, CLASSIC = "boards", "managed-boards-modern", "managed-boards-classic"
 STATE, TRANSACTIONS = "__group_state", "__transaction_state"
 PARTITIONS = 50
-"""Of the state topic."""
+"""Partitions of the state topic."""
 SIDECARS, AUDIT = "kafka-group-sidecar", "group-state-audit"
 """Jobs of Prometheus."""
 SEE = {
@@ -64,7 +64,7 @@ class Fault:
         return {alert for alert, at in self.prometheus.fired(self.begun, until) if at <= self.ended}
 
     def until_firing(self, *alerts: str, timeout_s: float = FIRES_S) -> None:
-        """All of its alerts, or these, have fired; they need not do so at once."""
+        """Waits until all of the fault's alerts, or these, have fired, not necessarily at once."""
         wanted = set(alerts or self.fires)
         try:
             wait_until("the alerts", lambda: wanted <= self.fired(), timeout_s, step_s=0.5)
@@ -88,21 +88,21 @@ class Ground:
         self.faults.append(fault)
         yield fault
         fault.until_firing(timeout_s=10)
-        self.until_silent(fault)
+        self.wait_until_no_alert(fault)
         fault.ended = time.time()
 
     def lasting_fault(self, name: str, *fires: str) -> Fault:
-        """One that nothing mends: its alerts stay."""
+        """A fault that is not repaired: its alerts stay."""
         self.faults.append(Fault(name, frozenset(fires), self.prometheus))
         return self.faults[-1]
 
-    def over(self, fault: Fault) -> None:
+    def wait_for_end(self, fault: Fault) -> None:
         """The alerts of a lasting fault have ended, because who told of it has."""
         wait_until(fault.name, lambda: not self.prometheus.firing() & fault.fires, CALM_S, step_s=0.5)
         fault.ended = time.time()
 
-    def until_silent(self, fault: Fault | None = None) -> None:
-        """Nothing fires any more but what other faults raise that have not ended."""
+    def wait_until_no_alert(self, fault: Fault | None = None) -> None:
+        """Waits until no alert fires but those of other faults that last."""
         others = {alert for f in self.faults if f.ended == FOR_EVER and f is not fault for alert in f.raises}
         try:
             wait_until("silence", lambda: not self.prometheus.firing() - others, CALM_S, step_s=0.5)
@@ -111,7 +111,7 @@ class Ground:
             raise AssertionError(f"{fault.name if fault else 'without a fault'}: {firing} do not end") from None
 
     def noise(self) -> list[str]:
-        """What has begun to fire outside of the time of the faults that raise it."""
+        """Returns alerts that began to fire outside of the time of a fault that raises them."""
         found = [
             f"{alert} from {begun - self.begun:.0f} to {ended - self.begun:.0f} s"
             for alert, begun, ended in spans(self.prometheus.fired(self.begun, time.time()))
@@ -125,8 +125,10 @@ class Ground:
         return self.kafka.nodes[owner_node(self.kafka, group)]
 
     @contextmanager
-    def instead(self, name: str, node: Broker, env: Mapping[str, str], *fires: str, main: str = "") -> Iterator[Fault]:
-        """The sidecar of this node is killed and started with other settings, or as another program; then with its
+    def replaced_sidecar(
+        self, name: str, node: Broker, env: Mapping[str, str], *fires: str, main: str = ""
+    ) -> Iterator[Fault]:
+        """Kills the node's sidecar and starts it with other settings or as another program; at the end with its
         own."""
         kafka = self.kafka
         own_env, own_main = kafka.sidecar_env, kafka.sidecar_main
@@ -163,7 +165,7 @@ class Ground:
             process.stop()
 
     def write(self, records: Mapping[int, Sequence[Encoded]], topic: str = STATE) -> None:
-        """As somebody who is no sidecar."""
+        """Writes to the state topic as a client other than a sidecar."""
         Topics(self.kafka.internal).write(topic, records, int(time.time() * 1000))
 
     def alter(self, topic: str, name: str, value: str) -> None:

@@ -50,7 +50,7 @@ def produce(kafka: LocalKafka, stopped: threading.Event) -> None:
 def visit(kafka: LocalKafka, stopped: threading.Event) -> None:
     """A new group forms and ends every few seconds: else there would be no rebalances and no appends to show."""
 
-    async def come_and_go(conn: BrokerConnection, group: str) -> None:
+    async def visit(conn: BrokerConnection, group: str) -> None:
         res = await conn.request(ch, "ConsumerGroupHeartbeat", join_request(group, "visitor", [TOPIC]))
         for _ in range(3):
             beat = ch.ConsumerGroupHeartbeatRequest(group, "visitor", max(res.member_epoch, 0))
@@ -63,7 +63,7 @@ def visit(kafka: LocalKafka, stopped: threading.Event) -> None:
         visits += 1
         group = f"managed-visit-{visits}"
         try:
-            talk(kafka, partial(come_and_go, group=group), owner_node(kafka, group))
+            talk(kafka, partial(visit, group=group), owner_node(kafka, group))
         except (ConnectionLost, TimeoutError, DrillError, OSError):
             continue  # its sidecar is the one to which something happens
 

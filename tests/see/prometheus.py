@@ -89,7 +89,7 @@ class Prometheus:
             self.process.stop()
 
     def scrape(self, job: str, more: Collection[str] = ()) -> None:
-        """From now on the addresses of this job, and these."""
+        """Adds addresses to a job."""
         targets = [{"targets": [*self.jobs[job], *more], "labels": self.labels}]
         new = self.folder / f"targets-{job}.json.new"
         new.write_text(json.dumps(targets))

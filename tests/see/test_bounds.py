@@ -59,7 +59,7 @@ async def watched(done: asyncio.Event, stalls: list[float]) -> None:
 
 
 def test_the_series_do_not_grow_with_the_groups() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=2) as sidecar:
             census = Census(sidecar.service, sidecar.metrics)
             await census.take()
@@ -90,7 +90,7 @@ def test_the_series_do_not_grow_with_the_groups() -> None:
             print(f"{len(after)} series, a scrape in {took * 1000:.0f} ms, longest stall {max(stalls) * 1000:.1f} ms")
             assert max(stalls) < STALL_S and took < 5.0
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def test_the_exporter_keeps_to_its_limit_and_leaves_out_the_least_useful() -> None:

@@ -59,5 +59,5 @@ def test_the_audit_dies(ground: Ground, audit: Audit) -> None:
         audit.process.kill()
         fault.until_firing()
         for lasting in (f for f in ground.faults if f.name in ("lost", "finding")):
-            ground.over(lasting)
+            ground.wait_for_end(lasting)
         ground.prometheus.scrape(AUDIT)

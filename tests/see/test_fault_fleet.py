@@ -43,7 +43,7 @@ def test_a_sidecar_is_suspended(ground: Ground) -> None:
 
 def test_a_sidecar_does_not_reach_its_broker(ground: Ground) -> None:
     env = {"SIDECAR_BROKER": "127.0.0.1:1", "SIDECAR_BROKER_WAIT_MS": "0"}
-    with ground.instead("no broker", ground.owner(CLASSIC), env, "SidecarNotReady") as fault:
+    with ground.replaced_sidecar("no broker", ground.owner(CLASSIC), env, "SidecarNotReady") as fault:
         fault.until_firing()
 
 
@@ -59,7 +59,7 @@ def test_a_sidecar_has_other_patterns_another_version_and_a_certificate_that_end
     fires = ("SidecarCertificateExpires", "SidecarVersionsDiffer", "SidecarPatternsDiffer")
     node = ground.kafka.nodes[2]
     ground.kafka.trees[node.node_id] = other_version(tmp_path / "other")
-    with ground.instead("another sidecar", node, env, *fires) as fault:
+    with ground.replaced_sidecar("another sidecar", node, env, *fires) as fault:
         fault.until_firing()
         del ground.kafka.trees[node.node_id]
 

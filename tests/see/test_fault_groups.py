@@ -164,7 +164,7 @@ def test_a_sidecar_has_small_limits_and_a_bug(ground: Ground) -> None:
     }
     fires = ("SidecarExporterCut", "SidecarExporterStale", "SidecarConnections", "SidecarParkedReplies")
     node = ground.owner(CLASSIC)
-    with ground.instead("small limits", node, env, *fires, "SidecarHandlerFault", main=BROKEN) as fault:
+    with ground.replaced_sidecar("small limits", node, env, *fires, "SidecarHandlerFault", main=BROKEN) as fault:
         ground.kafka.wait_ready()
         wait_until("its groups to come back", lambda: ground.owner(CLASSIC) == node, 30)
         with crowd(ground, node):
@@ -180,7 +180,7 @@ def crowd(ground: Ground, node: Broker) -> Iterator[None]:
     """Many members wait for the first one to join again; each has a connection, and there are some more."""
     group = next(g for g in (f"managed-crowd-{i}" for i in range(1_000)) if ground.owner(g) == node)
     stopped = threading.Event()
-    work = partial(come_and_wait, group=group, port=node.sidecar_port, stopped=stopped)
+    work = partial(join_and_wait, group=group, port=node.sidecar_port, stopped=stopped)
     thread = threading.Thread(target=talk, args=(ground.kafka, work, ground.kafka.nodes.index(node)))
     thread.start()
     try:
@@ -190,7 +190,7 @@ def crowd(ground: Ground, node: Broker) -> Iterator[None]:
         thread.join(60)
 
 
-async def come_and_wait(first: BrokerConnection, group: str, port: int, stopped: threading.Event) -> None:
+async def join_and_wait(first: BrokerConnection, group: str, port: int, stopped: threading.Event) -> None:
     protocols = [jg.JoinGroupRequestProtocol("range", b"")]
 
     async def join(conn: BrokerConnection, member: str = "") -> jg.JoinGroupResponse:

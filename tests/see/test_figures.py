@@ -19,12 +19,12 @@ from tests.inprocess.messages import assigned, beat, commit, join
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(consumer={"assignment_interval_ms": 0}, **given) as sidecar:
             await sidecar.topics(orders=4)
             await test(sidecar)
 
-    asyncio.run(whole())
+    asyncio.run(main())
 
 
 def total(sidecar: EmbeddedSidecar, name: str, **labels: str) -> float:

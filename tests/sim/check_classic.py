@@ -1,4 +1,4 @@
-"""What must hold of generations: who is told of them, and what was assigned in each. Members of the classic protocol
+"""What must hold of generations: who gets their members, and what was assigned in each. Members of the classic protocol
 in a consumer group have an epoch in the place of a generation."""
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Generations:
     def __init__(self, world: World, group: Callable[[str], Any]) -> None:
         self.world, self.group = world, group
         self._sets: dict[Generation, list[str]] = {}
-        """Who was in the group when the generation began."""
-        self._told: dict[Generation, tuple[str, str | None]] = {}
-        """Leader and protocol, as members were told."""
+        """Members of the group when the generation began."""
+        self._announced: dict[Generation, tuple[str, str | None]] = {}
+        """Leader and protocol in the answers to members."""
         self._given: dict[Generation, dict[str, bytes]] = {}
-        """What the log says that was assigned."""
+        """Assignments in the log."""
         self._turned: dict[tuple[str, str], tuple[int, int, Writer]] = {}
         """The generation of a group, with the member id "", or the epoch of a member; since when; by whom."""
         self._instances: dict[str, str] = {}
@@ -51,7 +51,7 @@ class Generations:
         self.stable_ms: dict[str, int] = {}
         """When a classic group was assigned last, or came into being with what its members had."""
         self._had: dict[tuple[str, str], list[Epochs]] = {}
-        """What a member of a consumer group was assigned in its present epoch, one after the other."""
+        """Assignments of a member of a consumer group in its present epoch, in their order."""
         self._states: dict[str, State] = {}
         self._began: dict[str, tuple[int, int]] = {}
         """When a rebalance of a group that was not empty began, and in which owner epoch."""
@@ -65,7 +65,7 @@ class Generations:
         return self._instances.get(member_id, member_id)
 
     def floor(self, group_id: str) -> int:
-        """Who was given its partitions in an earlier generation may not know that they are somebody else's."""
+        """Oldest generation that counts: members of earlier ones may not know yet that they lost their partitions."""
         return self._assigned.get(group_id, (0, 0))[1]
 
     # ---- the log --------------------------------------------------------------------------------------------
@@ -101,11 +101,11 @@ class Generations:
                 _forget(self._given, group_id)
             if self.begins_anew(record):
                 self._era.pop(group_id, None)
-                for of in (self._sets, self._told, self._given, self._turned, self._had):
+                for of in (self._sets, self._announced, self._given, self._turned, self._had):
                     _forget(of, group_id)
 
-    def whole(self, group_id: str) -> None:
-        """All of a turn is in the log."""
+    def batch_written(self, group_id: str) -> None:
+        """All records of a turn are in the log."""
         why = self._downgraded.pop(group_id, "")
         group = self.group(group_id)
         if why and "replaces" not in why and isinstance(group, ClassicGroup) and group.state is State.STABLE:
@@ -152,14 +152,14 @@ class Generations:
                 raise Violation(f"the join phase of {group_id} is over, but {member_id} was given its id, and may come")
 
     def asked(self, event: Event) -> None:
-        """Who was given a member id may leave with it."""
+        """Notes the request: a member may leave with a member id that it was given."""
         if isinstance(event, LeaveGroup):
             for m in event.members:
                 self._pending.get(event.group_id, {}).pop(m.member_id, None)
 
     # ---- answers --------------------------------------------------------------------------------------------
     def answered(self, ask: Ask, answer: Answer, member_id: str, writer: Writer, lease_end_ms: int) -> None:
-        """A member is told that all is well, or a new one which id it has."""
+        """An answer without an error, or one that gives a new member its id."""
         event, group_id = ask.event, ask.event.group_id
         if isinstance(answer, JoinReply) and answer.code:
             if isinstance(self.group(group_id), ClassicGroup):
@@ -185,7 +185,7 @@ class Generations:
             raise Violation(f"the members of {key} are told to {member_id}, who does not lead")
         if consumer:
             return
-        known = self._told.setdefault(key, (self._root(answer.leader), answer.protocol))
+        known = self._announced.setdefault(key, (self._root(answer.leader), answer.protocol))
         if known != (self._root(answer.leader), answer.protocol):
             raise Violation(
                 f"generation {key} is told with {answer.leader} and {answer.protocol}, and was with {known}"

@@ -54,7 +54,7 @@ COMPARED_CLASSIC = (
     "supported",
 )
 AS_A_MEMBER = ((ClassicHeartbeat, Code.REBALANCE_IN_PROGRESS), (JoinGroup, Code.MEMBER_ID_REQUIRED))
-"""Codes that nobody is told who is none."""
+"""Codes that only a member gets."""
 MEMBERS = (Kind.MEMBER, ClassicKind.MEMBER)
 
 
@@ -72,7 +72,7 @@ class Claimant(Protocol):
     @property
     def held_ms(self) -> int: ...
     @property
-    def gone(self) -> bool: ...
+    def ended(self) -> bool: ...
     def partitions(self) -> set[tuple[bytes, int]]: ...
 
 
@@ -95,10 +95,10 @@ class Checks:
         """When a member came that had been removed."""
         self._batch: dict[str, None] = {}
         """Groups of the batch that is being appended."""
-        world.on_append, world.on_batch = self._appended, self._whole
+        world.on_append, world.on_batch = self._appended, self._batch_written
 
     def group(self, group_id: str) -> Any:
-        """As the log says: a consumer group, a classic one or None."""
+        """Returns the group from the log: a consumer group, a classic one or None."""
         return self.folds[self.world.partition_of(group_id)].groups.get(group_id)
 
     # ---- the log --------------------------------------------------------------------------------------------
@@ -132,8 +132,8 @@ class Checks:
         elif isinstance(record, Tombstone) and record.kind in MEMBERS:
             self._removed[key] = when
 
-    def _whole(self) -> None:
-        """A batch is in the log: half of it is nothing to anybody."""
+    def _batch_written(self) -> None:
+        """A complete batch is in the log: half of one counts for nobody."""
         batch, self._batch = self._batch, {}
         for group_id in batch:
             group = self.group(group_id)
@@ -143,7 +143,7 @@ class Checks:
             if epoch < self._epochs.get(group_id, 0):
                 raise Violation(f"the epoch of {group_id} went back from {self._epochs[group_id]} to {epoch}")
             self._epochs[group_id] = epoch
-            self.generations.whole(group_id)
+            self.generations.batch_written(group_id)
             if isinstance(group, ConsumerGroup) and group.assignment_epoch > epoch:
                 raise Violation(f"the target of {group_id} is of an epoch that is not yet")
             self.no_two_owners(group_id)
@@ -156,7 +156,7 @@ class Checks:
             return
         seen: dict[tuple[bytes, int], str] = {}
         for c in self.clients:
-            if c.gone or c.epoch <= 0 or c.group_id != group_id or not self._valid(c, group):
+            if c.ended or c.epoch <= 0 or c.group_id != group_id or not self._valid(c, group):
                 continue
             for place in c.partitions():
                 if place in seen:
@@ -255,7 +255,7 @@ class Checks:
 
 
 def same_group(live: Any, folded: Any) -> None:
-    """As the coordinator has it, and as the log says."""
+    """Asserts that the coordinator's group equals the one from the log."""
     consumer = isinstance(live, ConsumerGroup)
     for name in COMPARED if consumer else COMPARED_CLASSIC:
         if getattr(live, name) != getattr(folded, name):
@@ -271,7 +271,7 @@ def same_group(live: Any, folded: Any) -> None:
 
 
 def key_of(event: Event, answer: Answer) -> MemberKey:
-    """Whom this answer concerns."""
+    """Returns group and member id of an answer."""
     return event.group_id, getattr(answer, "member_id", "") or getattr(event, "member_id", "")
 
 

@@ -39,7 +39,7 @@ class ClassicMember(Peer):
     name: str
     names: tuple[str, ...]
     strategies: tuple[str, ...]
-    """Its assignors; it is cooperative if all of them are."""
+    """Names of its assignors; the member is cooperative if all of them are."""
     version: int = 9
     metadata_version: int = 3
     session_ms: int = 6_000
@@ -47,19 +47,19 @@ class ClassicMember(Peer):
     join_patience_ms: int = 11_000
     sync_patience_ms: int = 5_000
     keeps: bool = False
-    """It goes on with what it has when it is told to join again in the place of an assignment, as clients before
+    """It keeps its partitions when the answer to SyncGroup is REBALANCE_IN_PROGRESS, as clients before
     KAFKA-13419 do."""
     wants: str = "join"
     leads: bool = False
     protocol: str | None = None
-    heard: tuple[JoinedMember, ...] = ()
+    joined_members: tuple[JoinedMember, ...] = ()
     """The members, if it leads and is to assign."""
     seen: Mapping[str, int] | None = None
     """Partitions of the group's topics when it assigned, if it leads."""
     owned: Owned = field(default_factory=dict)
     held_since: int = -1
     committed: bool = False
-    """Its last request was a commit: in a consumer group that keeps no session, so that a heartbeat comes next."""
+    """The last request was a commit, which in a consumer group does not extend the session: a heartbeat comes next."""
     beaten_ms: int = 0
     """When a heartbeat was answered last: nothing else moves its session in every case."""
 
@@ -68,7 +68,7 @@ class ClassicMember(Peer):
         return all(s == COOPERATIVE for s in self.strategies)
 
     @property
-    def calm(self) -> bool:
+    def only_heartbeats(self) -> bool:
         return self.wants == "beat" and self.beaten_ms > max(self.held_ms, self.world.now - 2_000)
 
     @property
@@ -79,11 +79,11 @@ class ClassicMember(Peer):
         """A group that was downgraded may know an assignment of what a static member subscribed to before."""
         return {(TOPIC_IDS[t], p) for t, ps in self.owned.items() for p in ps if t in TOPIC_IDS}
 
-    def lets_go(self) -> None:
+    def drop_partitions(self) -> None:
         self.owned, self.held_since = {}, -1
 
     # ---- what it says ----------------------------------------------------------------------------------------
-    def speak(self) -> None:
+    def send_next(self) -> None:
         if self.leaving:
             self._leave()
         elif self.wants == "join" or (self.leads and self.seen is not None and self.seen != self._counts(self.seen)):
@@ -96,15 +96,15 @@ class ClassicMember(Peer):
             self.committed = False
             self.ask(ClassicHeartbeat(self.group_id, self.member_id, self.instance_id, self.epoch), self._beaten)
 
-    def unsure(self) -> None:
-        """Whoever waits for an assignment when the connection breaks joins again."""
+    def answer_lost(self) -> None:
+        """A member that waits for its assignment when the connection breaks joins again."""
         if self.wants == "sync":
             self.wants = "join"
 
     def _join(self) -> None:
         self.wants, self.seen = "join", None
         if not self.cooperative:
-            self.lets_go()
+            self.drop_partitions()
         self.world.ids += 1
         event = JoinGroup(
             self.group_id,
@@ -129,10 +129,10 @@ class ClassicMember(Peer):
 
     def _sync(self) -> None:
         given: dict[str, bytes] = {}
-        if self.heard:
-            topics = topics_of(self.heard)
+        if self.joined_members:
+            topics = topics_of(self.joined_members)
             self.seen = self._counts(topics)
-            given = share(self.heard, self.seen, self.protocol == COOPERATIVE)
+            given = share(self.joined_members, self.seen, self.protocol == COOPERATIVE)
         names = self.version >= NAMES_SINCE
         event = SyncGroup(
             self.group_id,
@@ -154,7 +154,7 @@ class ClassicMember(Peer):
     def _leave(self) -> None:
         """Static members do not say it; an administrator may, who names the instance id alone."""
         if not self.member_id or (self.instance_id is not None and self.leaving == -2):
-            self.gone = True
+            self.ended = True
             return
         member_id = "" if self.instance_id is not None else self.member_id
         self.ask(LeaveGroup(self.group_id, (Leaving(member_id, self.instance_id, None),)), self._left)
@@ -172,21 +172,21 @@ class ClassicMember(Peer):
         if reply.code == Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
             if self.world.rng.random() < 0.4:  # others come with their next poll
-                self.soon()
+                self.schedule_send()
             return
         if reply.code == Code.INCONSISTENT_GROUP_PROTOCOL and self.world.config.migration_policy == "disabled":
-            self.gone = True
+            self.ended = True
             return
         if reply.code:
             self._refused(reply.code)
             return
         self.member_id, self.epoch, self.protocol = reply.member_id, reply.generation, reply.protocol
         self.leads = reply.leader == reply.member_id
-        self.heard = () if reply.skip_assignment else reply.members
+        self.joined_members = () if reply.skip_assignment else reply.members
         self.wants = "sync"
         if self.world.strikes(0.1):
             self.busy_until = self.world.now + self.world.rng.choice((500, 2_000, 30_000))
-        self.soon()
+        self.schedule_send()
 
     def _synced(self, event: Event, reply: Answer) -> None:
         assert isinstance(reply, SyncReply)
@@ -194,7 +194,7 @@ class ClassicMember(Peer):
             return
         if reply.code:
             if reply.code == Code.REBALANCE_IN_PROGRESS and not self.keeps:
-                self.lets_go()
+                self.drop_partitions()
             self._refused(reply.code)
             return
         given = assigned(reply.assignment)
@@ -204,7 +204,7 @@ class ClassicMember(Peer):
         self.held_ms = self.world.now
         if revoked or not set(given) <= set(self.names):
             self.wants = "join"
-            self.soon()
+            self.schedule_send()
         self.check(self.group_id)
 
     def _beaten(self, event: Event, reply: Answer) -> None:
@@ -214,19 +214,19 @@ class ClassicMember(Peer):
             self.beaten_ms = self.world.now
 
     def _left(self, event: Event, reply: Answer) -> None:
-        self.gone = True
+        self.ended = True
 
     def _refused(self, code: Code) -> None:
         if code == Code.FENCED_INSTANCE_ID:
-            self.gone = True
+            self.ended = True
         if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
             self.epoch = -1
-            self.lets_go()
+            self.drop_partitions()
         if code == Code.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self.wants, self.leads = "join", False
         if self.world.rng.random() < 0.5:
-            self.soon()
+            self.schedule_send()
 
 
 @lru_cache(maxsize=4_096)

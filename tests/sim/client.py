@@ -1,4 +1,4 @@
-"""A member of the consumer protocol as real clients are: it gives partitions up when told, joins anew when it is
+"""A member of the consumer protocol as real clients are: it revokes partitions when asked to, joins anew when it is
 fenced, and ends by the answers that end Java's consumer and librdkafka (tests/harness/endings.py)."""
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from tests.harness.endings import JAVA, ends
 from tests.sim.peer import Peer, Place
 
 OF_FRANZ = 4
-"""So often franz-go asks while another has its instance id; then it tells its application (consumer_group_848.go)."""
+"""Attempts of franz-go while another member has its instance id; then the application gets the error
+(consumer_group_848.go)."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -21,21 +22,21 @@ class Client(Peer):
     names: tuple[str, ...] | None
     regex: str | None
     tries: int = 1
-    """So often it asks while another has its instance id: Java's consumer and librdkafka end by the first answer."""
+    """Attempts while another member has its instance id: Java's consumer and librdkafka end by the first answer."""
     terse: bool = False
     """It reports what it owns only when that has changed, as the Java client does."""
     owned: Partitions = field(default_factory=dict)
-    said: Partitions | None = None
-    """What it owns as the coordinator knows it."""
+    reported: Partitions | None = None
+    """The owned partitions of the last request that was answered."""
     refusals: int = 0
     """One after another because of its instance id."""
     full: bool = False
-    """After an answer that may be lost the next request says everything, as Kafka's clients do."""
+    """After an answer that may be lost the next request has all fields, as of Kafka's clients."""
 
-    def speak(self) -> None:
+    def send_next(self) -> None:
         joining = self.epoch == 0 and not self.leaving
         full = joining or (self.full and not self.leaving)
-        silent = self.leaving or (self.terse and not full and self.owned == self.said)
+        silent = self.leaving or (self.terse and not full and self.owned == self.reported)
         hb = ConsumerHeartbeat(
             self.group_id,
             self.member_id,
@@ -46,34 +47,34 @@ class Client(Peer):
             topic_regex=self.regex if full else None,
             owned={} if joining else None if silent else self.owned,
         )
-        self.ask(hb, self._heard)
+        self.ask(hb, self._heartbeat_answered)
 
-    def unsure(self) -> None:
+    def answer_lost(self) -> None:
         self.full = True
 
-    def _heard(self, hb: Event, reply: Answer) -> None:
+    def _heartbeat_answered(self, hb: Event, reply: Answer) -> None:
         assert isinstance(hb, ConsumerHeartbeat)
         assert isinstance(reply, HeartbeatReply)
         self.full = False
         if self.leaving:
-            self.gone = True
+            self.ended = True
             return
         if reply.code == Code.UNRELEASED_INSTANCE_ID and self.refusals < self.tries - 1:
             self.refusals += 1
             return
         if reply.code:
-            self.gone = JAVA in ends("ConsumerGroupHeartbeat", reply.code)
-            self.epoch, self.owned, self.said = 0, {}, None
+            self.ended = JAVA in ends("ConsumerGroupHeartbeat", reply.code)
+            self.epoch, self.owned, self.reported = 0, {}, None
             return
         self.refusals = 0
         self.epoch = reply.member_epoch
         if hb.owned is not None:
-            self.said = hb.owned
+            self.reported = hb.owned
         if reply.assignment is not None:
             self.owned = reply.assignment
         self.check(self.group_id)
 
-    def lets_go(self) -> None:
+    def drop_partitions(self) -> None:
         self.owned = {}
 
     def partitions(self) -> set[Place]:

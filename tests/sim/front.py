@@ -3,7 +3,7 @@ heartbeat itself while a grant lasts. What a grant allows, and when the coordina
 sidecar's own code (front/steady.py).
 
 The link to the coordinator keeps the order and loses nothing as long as both ends live. A front whose coordinator
-crashed forgets all it was told.
+crashed forgets all messages that it got.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.sim.world import FOR_EVER_MS, World
 
 CONSUMER_API, CLASSIC_API = 68, 12
 VERSION = 1
-"""Of the heartbeats' requests."""
+"""Version of the heartbeats' requests."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Ask:
     lived_ms: int = 0
     """How long the coordinator had been of use by then."""
     owner_epoch: int = -1
-    """Of the coordinator, if it served the partition when its own turn had ended."""
+    """The coordinator's owner epoch, if it served the partition when the request's own turn had ended."""
     behind: int = 0
     """The serial of the last batch with a record of its group that was written when its own turn had ended."""
 
@@ -65,8 +65,8 @@ class Behind(Protocol):
     def request(self, ask: Ask) -> None: ...
     def touch(self, group_id: str, member_id: str) -> None: ...
     def over_link(self, fn: Callable[[], None]) -> None: ...
-    def answered_under_grant(self, granted: Granted, told: bool) -> None:
-        """For the checks: the front answers now, and tells the coordinator of it or not."""
+    def answered_under_grant(self, granted: Granted, touched: bool) -> None:
+        """Called for the checks when the front answers under a grant. `touched`: it also informs the coordinator."""
 
 
 class Front:
@@ -96,10 +96,10 @@ class Front:
         event, now_ms = ask.event, self.world.sched.now
         granted = self._granted.get((event.group_id, getattr(event, "member_id", "")))
         if granted is not None and granted.event == event and self._allows(granted, now_ms):
-            told = touch_due(granted.steady, now_ms)
-            self._behind.answered_under_grant(granted, told)
+            touched = touch_due(granted.steady, now_ms)
+            self._behind.answered_under_grant(granted, touched)
             self.world.figures["answers under grants"] += 1
-            if told:
+            if touched:
                 self._behind.over_link(lambda: self._behind.touch(event.group_id, granted.member_id))
             answer = granted.answer
             self.world.net(lambda: ask.answer(answer))

@@ -15,18 +15,18 @@ Named = tuple[str, int]
 
 def share(members: Sequence[JoinedMember], counts: Mapping[str, int], cooperative: bool) -> dict[str, bytes]:
     """Member id -> what it is assigned. `counts`: partitions of the topics that exist."""
-    said: dict[str, Subscription] = {}
+    subscriptions: dict[str, Subscription] = {}
     for m in members:
         found = subscription(m.metadata)
         assert found is not None
-        said[m.member_id] = found
-    claims = _claims(said)
-    load = dict.fromkeys(said, 0)
-    given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in said}
-    names = sorted({t for s in said.values() for t in s.topics if t in counts})
-    quota = -(-sum(counts[t] for t in names) // max(len(said), 1))
+        subscriptions[m.member_id] = found
+    claims = _claims(subscriptions)
+    load = dict.fromkeys(subscriptions, 0)
+    given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in subscriptions}
+    names = sorted({t for s in subscriptions.values() for t in s.topics if t in counts})
+    quota = -(-sum(counts[t] for t in names) // max(len(subscriptions), 1))
     for topic in names:
-        takers = [m for m, s in said.items() if topic in s.topics]
+        takers = [m for m, s in subscriptions.items() if topic in s.topics]
         for p in range(counts[topic]):
             holder = _holder(claims.get((topic, p), {}))
             keeps = holder in takers and load[holder] < quota
@@ -34,18 +34,20 @@ def share(members: Sequence[JoinedMember], counts: Mapping[str, int], cooperativ
             load[to] += 1
             if not cooperative or not (claims.get((topic, p), {}).keys() - {to}):
                 given[to].setdefault(topic, []).append(p)
-    return {m: assignment(said[m].version, [(t, tuple(ps)) for t, ps in of.items()]) for m, of in given.items()}
+    return {
+        m: assignment(subscriptions[m].version, [(t, tuple(ps)) for t, ps in of.items()]) for m, of in given.items()
+    }
 
 
 def topics_of(members: Sequence[JoinedMember]) -> frozenset[str]:
-    """What the group subscribes to."""
+    """Returns the topics that the members subscribe to."""
     return frozenset(t for m in members if (s := subscription(m.metadata)) is not None for t in s.topics)
 
 
-def _claims(said: Mapping[str, Subscription]) -> dict[Named, dict[str, int]]:
+def _claims(subscriptions: Mapping[str, Subscription]) -> dict[Named, dict[str, int]]:
     """Partition -> member -> the generation in which it got it."""
     claims: dict[Named, dict[str, int]] = {}
-    for member_id, s in said.items():
+    for member_id, s in subscriptions.items():
         for topic, partitions in s.owned.items():
             for p in partitions:
                 claims.setdefault((topic, p), {})[member_id] = s.generation

@@ -36,13 +36,13 @@ class Cluster:
         self.world.sched.at(1, self._arbitrate)
 
     def _arbitrate(self) -> None:
-        """The brokers' group of the sidecars: an owner is one that was heard lately."""
+        """The owners' group at the brokers: an owner has sent a heartbeat lately."""
         world = self.world
         live = [n.name for n in self.nodes if n.alive and world.now - n.proved < LEASE_MS + 500]
         owners = tuple(o if o in live else world.rng.choice(live) if live else -1 for o in world.owners)
         if owners != world.owners:
             world.appoint(owners)
-            world.say(f"owners {owners}")
+            world.trace(f"owners {owners}")
         world.sched.at(250, self._arbitrate)
 
     def add(self, client: Member) -> None:
@@ -62,14 +62,14 @@ class Cluster:
     # ---- the end --------------------------------------------------------------------------------------------
     def settled(self) -> bool:
         """Everybody has gone on for a while, and every group is as it should be."""
-        present = (*self.nodes, *(c for c in self.clients if not c.gone))
+        present = (*self.nodes, *(c for c in self.clients if not c.ended))
         if any(max(n.paused_until, n.busy_until) + 2_000 > self.world.now for n in present):
             return False
         return all(self._settled(g) for g in GROUPS)
 
     def _settled(self, group_id: str) -> bool:
         """Stable, everybody has what the target says, nothing is left over, the dead are gone."""
-        present = {c.member_id: c for c in self.clients if c.group_id == group_id and not c.gone and not c.leaving}
+        present = {c.member_id: c for c in self.clients if c.group_id == group_id and not c.ended and not c.leaving}
         group = self.checks.group(group_id)
         if group is None:
             return not present
@@ -81,7 +81,7 @@ class Cluster:
             return True
         if group.state() is not GroupState.STABLE:
             return False
-        if any(c.epoch != group.members[c.member_id].member_epoch or not c.calm for c in present.values()):
+        if any(c.epoch != group.members[c.member_id].member_epoch or not c.only_heartbeats for c in present.values()):
             return False
         return _owned(present) == self._all({n for m in group.members.values() for n in group.topics_of(m)})
 
@@ -92,7 +92,7 @@ class Cluster:
             return False
         for member_id, c in present.items():
             told = assigned(group.assignments.get(member_id, b"")) or {}
-            if not isinstance(c, ClassicMember) or not c.calm or c.epoch != group.generation:
+            if not isinstance(c, ClassicMember) or not c.only_heartbeats or c.epoch != group.generation:
                 return False
             if c.partitions() != {(TOPIC_IDS[t], p) for t, ps in told.items() for p in ps if t in TOPIC_IDS}:
                 return False
@@ -119,7 +119,7 @@ class Cluster:
         clients = [
             (c.member_id, c.epoch, sorted(c.partitions()), c.leaving)
             for c in self.clients
-            if c.group_id == group_id and not c.gone
+            if c.group_id == group_id and not c.ended
         ]
         if group is None:
             return f"no group {group_id}, clients {clients}"

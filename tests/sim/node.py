@@ -40,7 +40,7 @@ from tests.sim.term import Copy, Outcome, Term
 from tests.sim.world import FOR_EVER_MS, LEASE_MS, LOST_MS, PARTITIONS, TICK_MS, Violation, World
 
 LOAD_STEPS = 6
-"""Of each partition in 100 ms."""
+"""Slices of each partition's loading in 100 ms."""
 
 
 class Node:
@@ -69,7 +69,7 @@ class Node:
             Void: self.front.from_coordinator,
             TookOver: self._took_over,
             Occupied: self._occupied,
-            LogLine: self._tell,
+            LogLine: self._log,
             Count: self._count,
             Observe: lambda measured: None,
         }
@@ -83,8 +83,8 @@ class Node:
         self.service = Service(self.name, PARTITIONS, REGISTRY, ports, self.copy, self.world.service)
         self.terms = [Term() for _ in range(PARTITIONS)]
         self.pending: dict[int, Ask] = {}
-        self.heard: dict[MemberKey, int] = {}
-        """When a member was heard last whose answer said that all is well."""
+        self.last_ok_ms: dict[MemberKey, int] = {}
+        """Time of a member's last request that was answered without an error."""
         self.lived_ms = 0
         """How long this process has run with a valid lease."""
         self._generation = -1
@@ -110,7 +110,7 @@ class Node:
         return self.paused_until - self.sched.now
 
     def later(self, delay_ms: int, fn: Callable[[], None]) -> None:
-        """In this process, if it is still there, when it goes on."""
+        """Calls `fn` later in this process, if it still lives, and after its pause."""
         process = self.process
 
         def happen() -> None:
@@ -173,10 +173,10 @@ class Node:
                 owner.load_next(now)
                 self.run_commands()
         if not self.cut_off:
-            self._hear(now)
+            self._renew_lease(now)
 
-    def _hear(self, now: Now) -> None:
-        """The brokers' group of the sidecars answers."""
+    def _renew_lease(self, now: Now) -> None:
+        """The owners' group at the brokers answers: that extends the lease."""
         world, service = self.world, self.service
         self.proved = now.mono_ms
         until_ms = lease_end(self.proved)
@@ -213,9 +213,9 @@ class Node:
         self.service.touch(group_id, member_id, self.clock())
         self.run_commands()
 
-    def answered_under_grant(self, granted: Granted, told: bool) -> None:
-        if told:
-            self.heard[granted.event.group_id, granted.member_id] = self.sched.now
+    def answered_under_grant(self, granted: Granted, touched: bool) -> None:
+        if touched:
+            self.last_ok_ms[granted.event.group_id, granted.member_id] = self.sched.now
         self.checks.answered_under_grant(granted, self.writer, lease_end(self.proved))
 
     # ---- commands -------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Node:
     def _may_stall(self) -> None:
         if self.world.strikes(self.world.faults.stalls):
             self.pause(self.world.rng.randint(200, 5_000))
-            self.world.say(f"sidecar {self.name} stands still until {self.paused_until}, while it takes over")
+            self.world.trace(f"sidecar {self.name} stands still until {self.paused_until}, while it takes over")
 
     def _took_over(self, c: TookOver) -> None:
         self.world.figures["takeovers"] += 1
@@ -407,7 +407,7 @@ class Node:
 
     def _stop(self, c: Stop) -> None:
         self.terms[c.partition].queue.clear()
-        self.world.say(f"sidecar {self.name} drops partition {c.partition}: {c.why}")
+        self.world.trace(f"sidecar {self.name} drops partition {c.partition}: {c.why}")
 
     def _work(self, c: Work) -> None:
         if isinstance(c.item, RunAssignor):
@@ -477,12 +477,12 @@ class Node:
 
         self.later(self.world.rng.randint(1, 50), end)
 
-    def _tell(self, line: LogLine) -> None:
+    def _log(self, line: LogLine) -> None:
         if line.level == "error":
             self._broke = str(line.fields.get("error"))
-        if self.world.tell is not None and line.level != "debug":
+        if self.world.tracer is not None and line.level != "debug":
             fields = " ".join(f"{k}={v}" for k, v in line.fields.items() if k != "trail")
-            self.world.say(f"sidecar {self.name}: {line.event} {fields}")
+            self.world.trace(f"sidecar {self.name}: {line.event} {fields}")
 
     def _count(self, c: Count) -> None:
         if c.metric == "invariant_violations":
@@ -508,18 +508,18 @@ class Node:
         self.front.from_coordinator((ask, reply))
 
     def _judge(self, ask: Ask, answer: Answer) -> None:
-        """A member was told that all is well, or at least that it is one."""
+        """The member got an answer without an error, or one that only members get."""
         event = ask.event
         if not as_a_member(event, answer):
             return
         key = key_of(event, answer)
         if type(event) in (ConsumerHeartbeat, ClassicHeartbeat):  # others do not move the session in every case
-            self.heard[key] = max(ask.taken_ms, self.heard.get(key, 0))
+            self.last_ok_ms[key] = max(ask.taken_ms, self.last_ok_ms.get(key, 0))
         self.checks.answered(ask, answer, self.writer, lease_end(self.proved))
 
     def _fell_silent(self, key: MemberKey) -> None:
-        """A member that was heard is not removed for silence, unless its last sign of life may not have come yet."""
-        heard, now = self.heard.get(key, 0), self.sched.now
+        """A member that has sent a request is not removed for silence, unless its last one may not have arrived yet."""
+        heard, now = self.last_ok_ms.get(key, 0), self.sched.now
         heard_in_time = now - self.world.config.session_timeout_ms < heard < now - self.world.link_ms
         if heard_in_time and self.paused_until < heard:
             raise Violation(f"{key} is removed for silence, though it was answered {now - heard} ms ago")

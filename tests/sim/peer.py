@@ -1,4 +1,4 @@
-"""What members of both protocols have in common: one request under way, said again when no answer comes, on another
+"""What members of both protocols have in common: one request at a time, repeated when no answer comes, on another
 connection if the first one breaks."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Peer:
     epoch: int = 0
     """Or generation."""
     leaving: int = 0
-    gone: bool = False
+    ended: bool = False
     paused_until: int = 0
-    """It reads nothing and says nothing until then."""
+    """It reads and sends nothing until then."""
     busy_until: int = 0
     """It makes an assignment, or calls its rebalance listener, and beats meanwhile, as Java's clients do (KIP-62)."""
     held_ms: int = 0
@@ -43,32 +43,32 @@ class Peer:
     patience_ms: int = TIMEOUT_MS
     """How long it waits for the answer that is under way."""
 
-    # ---- what it says, and when ------------------------------------------------------------------------------
-    def speak(self) -> None:
-        """Say what is next."""
+    # ---- what it sends, and when -----------------------------------------------------------------------------
+    def send_next(self) -> None:
+        """Sends the request that is due."""
         raise NotImplementedError
 
-    def unsure(self) -> None:
-        """An answer may have been lost, or will come from somebody else."""
+    def answer_lost(self) -> None:
+        """An answer may be lost, or the next one comes from another coordinator."""
 
-    def lets_go(self) -> None:
-        """It gives up all that it has."""
+    def drop_partitions(self) -> None:
+        """Gives up all partitions."""
 
     def partitions(self) -> set[Place]:
         raise NotImplementedError
 
     @property
-    def calm(self) -> bool:
-        """It has nothing to say but that it is there."""
+    def only_heartbeats(self) -> bool:
+        """Whether the member has reached its target and sends nothing but heartbeats."""
         return True
 
     @property
     def held(self) -> int | None:
-        """Of a classic member: the generation in which it was given what it has."""
+        """Generation of a classic member's last assignment."""
         return None
 
     def beat(self) -> None:
-        if self.gone:
+        if self.ended:
             return
         world = self.world
         world.sched.at(world.rng.randint(700, 1_300), self.beat)
@@ -76,69 +76,69 @@ class Peer:
         if world.quiet or now < self.paused_until or (self.waiting and now - self.sent_ms < self.patience_ms):
             return
         if self.waiting:
-            self.unsure()
-        self.speak()
+            self.answer_lost()
+        self.send_next()
 
-    def soon(self) -> None:
-        """It has something to say before its next heartbeat is due."""
-        self.world.sched.at(self.world.rng.randint(1, 60), self._now)
+    def schedule_send(self) -> None:
+        """Sends a request before the next heartbeat is due."""
+        self.world.sched.at(self.world.rng.randint(1, 60), self._send_if_idle)
 
-    def _now(self) -> None:
-        if not (self.gone or self.waiting or self.world.quiet or self.world.sched.now < self.paused_until):
-            self.speak()
+    def _send_if_idle(self) -> None:
+        if not (self.ended or self.waiting or self.world.quiet or self.world.sched.now < self.paused_until):
+            self.send_next()
 
     def leave(self, epoch: int) -> None:
-        """It gives up all that it has, and then says so."""
+        """Gives up all partitions; the next request leaves the group."""
         self.leaving, self.waiting = epoch, 0
-        self.lets_go()
+        self.drop_partitions()
 
     # ---- requests and answers --------------------------------------------------------------------------------
-    def ask(self, event: Event, heard: Callable[[Event, Answer], None], patience_ms: int = TIMEOUT_MS) -> None:
+    def ask(self, event: Event, on_answer: Callable[[Event, Answer], None], patience_ms: int = TIMEOUT_MS) -> None:
         self.tokens += 1
         self.waiting = token = self.tokens
         self.sent_ms, self.patience_ms = self.world.sched.now, patience_ms
         ask = Ask(
             event,
-            lambda reply: self._hears(token, event, reply, heard),
+            lambda reply: self._receive(token, event, reply, on_answer),
             lambda: token == self.waiting,
             lambda: self._disconnected(token),
         )
         self.world.endings.asked((id(self), token), event)
         front = self.fronts[self.node]
         # One connection neither duplicates nor reorders; what it had under way ends with it. So a request is seen twice
-        # when its answer was lost and the member says it again, and late only while the member waits for it.
+        # when its answer was lost and the member repeats it, and late only while the member waits for it.
         self.world.net(lambda: front.receive(ask), duplicate=False)
         if self.world.strikes(self.world.faults.hangs_up):
-            self.world.sched.at(self.world.rng.randint(1, 300), lambda: self._again(token))
+            self.world.sched.at(self.world.rng.randint(1, 300), lambda: self._connection_broken(token))
 
-    def _again(self, token: int) -> None:
-        if token == self.waiting and not self.gone:
-            self.unsure()
-            self.speak()
+    def _connection_broken(self, token: int) -> None:
+        if token == self.waiting and not self.ended:
+            self.answer_lost()
+            self.send_next()
 
-    def _hears(self, token: int, event: Event, reply: Answer, heard: Callable[[Event, Answer], None]) -> None:
+    def _receive(self, token: int, event: Event, reply: Answer, on_answer: Callable[[Event, Answer], None]) -> None:
         self.world.endings.answered((id(self), token), reply)
         if self.world.endings.wrong:
             raise Violation(self.world.endings.wrong[0])
-        self._answered(token, event, reply, heard)
+        self._answered(token, event, reply, on_answer)
 
-    def _answered(self, token: int, event: Event, reply: Answer, heard: Callable[[Event, Answer], None]) -> None:
-        if self.gone or token != self.waiting:
+    def _answered(self, token: int, event: Event, reply: Answer, on_answer: Callable[[Event, Answer], None]) -> None:
+        if self.ended or token != self.waiting:
             return  # an answer to what it has given up waiting for
         wait_ms = self.paused_until - self.world.sched.now
         if wait_ms > 0:
-            self.world.sched.at(wait_ms, lambda: self._answered(token, event, reply, heard))
+            self.world.sched.at(wait_ms, lambda: self._answered(token, event, reply, on_answer))
         elif reply.code in ASK_ELSEWHERE:
             self._disconnected(token)
         else:
             self.waiting = 0
-            heard(event, reply)
+            on_answer(event, reply)
 
     def _disconnected(self, token: int) -> None:
-        """It asks for the coordinator, and says everything to whoever that is."""
+        """Looks up the coordinator; the next request is a full one."""
         if token != self.waiting:
             return
         self.waiting = 0
         owner = self.world.owners[self.world.partition_of(self.group_id)]
         self.node = owner if owner >= 0 else (self.node + 1) % len(self.fronts)
-        self.unsure()
+        self.answer_lost()

@@ -239,4 +239,4 @@ PLANTED: dict[Bug, str] = {
     forgets_grants_of_a_broken_turn: "after it was removed|changed",
     hears_no_touch: "removed for silence",
 }
-"""The words in which the violation is told."""
+"""The text of the violation."""

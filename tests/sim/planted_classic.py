@@ -215,7 +215,7 @@ def believes_that_classic_members_own_nothing(patch: Patch, sim: Cluster) -> Non
 
 
 def syncs_the_target(patch: Patch, sim: Cluster) -> None:
-    """A member of the classic protocol in a consumer group is told of all that it will have, while others still have
+    """A member of the classic protocol in a consumer group is assigned all that it will have, while others still have
     some of it."""
     real: Any = mixed_sync._named
 
@@ -258,4 +258,4 @@ PLANTED_CLASSIC: dict[Bug, str] = {
     believes_that_classic_members_own_nothing: "two owners",
     syncs_the_target: "two owners|does not have in epoch",
 }
-"""The words in which the violation is told."""
+"""The text of the violation."""

@@ -22,7 +22,7 @@ STRATEGIES = ((("range",),), ((COOPERATIVE,),), (("range",), (COOPERATIVE, "rang
 
 
 class Play:
-    """What happens to the cluster while faults are on."""
+    """Faults and changes of one run, at random times."""
 
     def __init__(self, sim: Cluster) -> None:
         self.sim, self.world = sim, sim.world
@@ -86,21 +86,21 @@ class Play:
     def join(self) -> None:
         rng, clients = self.rng, self.sim.clients
         group_id = rng.choice((GROUPS[0], GROUPS[0], *GROUPS))
-        if sum(not c.gone for c in clients) >= MEMBERS:
+        if sum(not c.ended for c in clients) >= MEMBERS:
             return
         instance = f"i{rng.randrange(3)}" if rng.random() < 0.3 else None
-        if any(c.instance_id == instance and c.group_id == group_id and not c.gone for c in clients):
+        if any(c.instance_id == instance and c.group_id == group_id and not c.ended for c in clients):
             instance = None
         mode = self.world.modes[group_id]
-        self._come(group_id, instance, mode == "classic" or (mode == "mixed" and rng.random() < 0.5))
+        self._add_member(group_id, instance, mode == "classic" or (mode == "mixed" and rng.random() < 0.5))
 
-    def _come(self, group_id: str, instance: str | None, classic: bool) -> None:
+    def _add_member(self, group_id: str, instance: str | None, classic: bool) -> None:
         if not self.world.faults.on:
             return
         self.made += 1
         c = self._classic(group_id, instance) if classic else self._consumer(group_id, instance)
         self.sim.add(c)
-        self.world.say(f"m{self.made} comes to {group_id}, {'classic' if classic else 'consumer'}, {instance}")
+        self.world.trace(f"m{self.made} comes to {group_id}, {'classic' if classic else 'consumer'}, {instance}")
 
     def _consumer(self, group_id: str, instance: str | None) -> Client:
         rng = self.rng
@@ -153,7 +153,7 @@ class Play:
         )
 
     def _anybody(self) -> Member | None:
-        present = [c for c in self.sim.clients if not c.gone]
+        present = [c for c in self.sim.clients if not c.ended]
         return self.rng.choice(present) if present else None
 
     def roll(self) -> None:
@@ -170,29 +170,29 @@ class Play:
         if c.instance_id is None or (how < 0.5 and not classic):
             c.leave(-2 if c.instance_id else -1)
         elif how < 0.8:
-            c.gone = True
-        self.world.say(f"m{self.made + 1} comes in the place of {c.member_id}")
-        self.world.sched.at(self.rng.randint(1, 1_000), lambda: self._come(c.group_id, c.instance_id, then))
+            c.ended = True
+        self.world.trace(f"m{self.made + 1} comes in the place of {c.member_id}")
+        self.world.sched.at(self.rng.randint(1, 1_000), lambda: self._add_member(c.group_id, c.instance_id, then))
 
     def doze(self) -> None:
-        """It neither reads nor says anything for longer than its session, or nearly so."""
+        """Pauses a member for about a session timeout, or longer."""
         c = self._anybody()
         if c is not None:
             c.paused_until = self.world.now + self.rng.randint(1_000, SESSION_MS + 5_000)
-            self.world.say(f"{c.member_id} dozes until {c.paused_until}")
+            self.world.trace(f"{c.member_id} dozes until {c.paused_until}")
 
     def leave(self) -> None:
         c = self._anybody()
         if c is not None:
             c.leave(-2 if c.instance_id and self.rng.random() < 0.6 else -1)
-            self.world.say(f"{c.member_id} leaves {c.leaving}")
+            self.world.trace(f"{c.member_id} leaves {c.leaving}")
 
     def die(self) -> None:
-        """Its session will end."""
+        """Kills a member: its session will end."""
         c = self._anybody()
         if c is not None:
-            c.gone = True
-            self.world.say(f"{c.member_id} dies")
+            c.ended = True
+            self.world.trace(f"{c.member_id} dies")
 
     def administer(self) -> None:
         """An administrator removes a static member, whichever protocol it speaks, or deletes a group that is empty."""
@@ -202,7 +202,7 @@ class Play:
         owner = self.world.owners[self.world.partition_of(group_id)]
         ask = Ask(event, lambda reply: None, lambda: True, lambda: None)
         self.world.net(lambda: self.sim.fronts[owner].receive(ask), duplicate=False)
-        self.world.say(f"an administrator: {event}")
+        self.world.trace(f"an administrator: {event}")
 
     # ---- topics and settings ------------------------------------------------------------------------------------
     def change_topics(self) -> None:
@@ -216,7 +216,7 @@ class Play:
         if rng.random() < 0.1:
             kinds.pop(0)  # no topic of the classic protocol, whose members know names and no ids
         self.sim.set_topics(*(topic(*k) for k in kinds))
-        self.world.say(f"topics {kinds}")
+        self.world.trace(f"topics {kinds}")
 
     def change_settings(self) -> None:
         rng = self.rng
@@ -232,12 +232,12 @@ class Play:
         node, back_ms = self._some_sidecar(), self.rng.randint(500, 8_000)
         node.crash()
         self.world.sched.at(back_ms, node.revive)
-        self.world.say(f"sidecar {node.name} crashes for {back_ms} ms")
+        self.world.trace(f"sidecar {node.name} crashes for {back_ms} ms")
 
     def pause(self) -> None:
         node = self._some_sidecar()
         node.pause(self.rng.randint(200, 9_000))
-        self.world.say(f"sidecar {node.name} stands still until {node.paused_until}")
+        self.world.trace(f"sidecar {node.name} stands still until {node.paused_until}")
 
     def cut_off(self) -> None:
         """One sidecar does not hear the brokers' group; or none does, as it has no coordinator for a while."""
@@ -245,17 +245,17 @@ class Play:
         for n in self.sim.nodes if self.rng.random() < 0.2 else (node,):
             n.cut_off = True
             self.world.sched.at(for_ms, lambda n=n: setattr(n, "cut_off", False))  # type: ignore[misc]
-            self.world.say(f"sidecar {n.name} is cut off from the brokers for {for_ms} ms")
+            self.world.trace(f"sidecar {n.name} is cut off from the brokers for {for_ms} ms")
 
     def skew(self) -> None:
         node = self._some_sidecar()
         node.skew += self.rng.choice((-3_600_000, -2_000, 2_000, 3_600_000))
-        self.world.say(f"wall clock of sidecar {node.name}: {node.skew}")
+        self.world.trace(f"wall clock of sidecar {node.name}: {node.skew}")
 
     def compact(self) -> None:
         for log in self.world.logs:
             log.compact(self.rng)
-        self.world.say("compaction")
+        self.world.trace("compaction")
 
     def move(self) -> None:
         """One partition, or all."""
@@ -263,7 +263,7 @@ class Play:
         which = self.rng.randrange(2 * len(world.owners))
         owners = tuple(node.name if p == which or which >= len(world.owners) else o for p, o in enumerate(world.owners))
         world.appoint(owners)
-        world.say(f"ownership moves: {owners}")
+        world.trace(f"ownership moves: {owners}")
 
 
 ACTIONS: tuple[tuple[float, Callable[[Play], None]], ...] = (

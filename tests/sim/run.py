@@ -1,7 +1,7 @@
 """One simulated run: a seed chooses members, faults and their times; then faults stop and the groups must settle.
 
 python -m tests.sim.run --seeds 20000 [--first 0]      # or: make sim SEEDS=20000
-python -m tests.sim.run --seed 4711                    # one seed, its trail told
+python -m tests.sim.run --seed 4711                    # one seed, with its trail
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tests.sim.world import GROUPS, Violation
 FAULTS_MS = 45_000
 BOUND_MS = 150_000
 """From the end of faults to settled groups: sessions end, batches, retries of a failed assignor, heartbeats."""
-SPEAKS_MS = 3_000
-"""Every member that is alive has spoken within that time."""
+HEARTBEAT_MS = 3_000
+"""Within that time every live member has sent a request."""
 Plant = Callable[[Cluster], None]
 
 
-def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
-    """What has happened how often. Raises Violation."""
+def play(seed: int, plant: Plant | None = None, tracer: Callable[[str], None] | None = None) -> Counter[str]:
+    """Returns how often each thing happened. Raises Violation."""
     sim = Cluster(seed)
     if plant is not None:
         plant(sim)
-    sim.world.tell = tell
+    sim.world.tracer = tracer
     try:
         _run(sim)
     except InvariantError as exc:
@@ -49,14 +49,14 @@ def _run(sim: Cluster) -> None:
     for node in sim.nodes:
         node.cut_off = False
         node.revive()
-    world.say("faults end")
+    world.trace("faults end")
     bound = sched.now + BOUND_MS
-    sched.run_until(sched.now + SPEAKS_MS)  # what got lost before may have cost a member its session
+    sched.run_until(sched.now + HEARTBEAT_MS)  # what got lost before may have cost a member its session
     while not sim.settled():
         if sched.now > bound:
             raise Violation(f"not settled {BOUND_MS} ms after the faults: {sim.describe()}")
         sched.run_until(sched.now + 1_000)
-    _calm(sim)
+    _check_members_stay(sim)
     world.quiet = True
     sched.run_until(sched.now + 1_000)
     if sim.unanswered():  # it may have come during a takeover, and be held for a while
@@ -65,9 +65,9 @@ def _run(sim: Cluster) -> None:
         raise Violation(f"{sim.unanswered()} requests wait for ever")
 
 
-def _calm(sim: Cluster) -> None:
-    """Longer than a session: members that go on as they are, mostly under grants, stay."""
-    before = {(c.group_id, c.member_id) for c in sim.clients if not c.gone and not c.leaving}
+def _check_members_stay(sim: Cluster) -> None:
+    """Runs for more than a session timeout: members that only send heartbeats, mostly under grants, stay members."""
+    before = {(c.group_id, c.member_id) for c in sim.clients if not c.ended and not c.leaving}
     sim.world.sched.run_until(sim.world.sched.now + sim.world.config.session_timeout_ms + 1_000)
     members = {(g, m) for g in GROUPS if (group := sim.checks.group(g)) is not None for m in group.members}
     if members != before:
@@ -77,11 +77,11 @@ def _calm(sim: Cluster) -> None:
 def attempt(seed: int) -> tuple[int, Counter[str], str]:
     try:
         return seed, play(seed), ""
-    except Exception as exc:  # noqa: BLE001 - told with its seed
+    except Exception as exc:  # noqa: BLE001 - reported with its seed
         return seed, Counter(), f"{type(exc).__name__}: {exc}"
 
 
-def told(figures: Counter[str]) -> str:
+def summary(figures: Counter[str]) -> str:
     return ", ".join(f"{n:,} {what}" for what, n in figures.most_common())
 
 
@@ -92,7 +92,7 @@ def main() -> int:
     ap.add_argument("--seed", type=int)
     a = ap.parse_args()
     if a.seed is not None:
-        print(f"{told(play(a.seed, tell=print))}: everything held")
+        print(f"{summary(play(a.seed, tracer=print))}: everything held")
         return 0
     start, figures, bad = time.monotonic(), Counter[str](), 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -102,7 +102,7 @@ def main() -> int:
                 bad += 1
                 print(f"seed {seed}: {problem}", flush=True)
     took = time.monotonic() - start
-    print(f"{a.seeds} seeds, {told(figures)}, {took:.0f} s: {bad} violations")
+    print(f"{a.seeds} seeds, {summary(figures)}, {took:.0f} s: {bad} violations")
     return 1 if bad else 0
 
 

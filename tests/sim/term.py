@@ -1,4 +1,4 @@
-"""What a sidecar keeps of its attempts at owning partitions."""
+"""A sidecar's terms: its attempts at owning partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Outcome(Enum):
     DONE = "done"
     FENCED = "fenced"
     LOST = "lost"
-    """Nobody can say whether it is in the log."""
+    """The batch may be in the log or not."""
 
 
 @dataclass(slots=True)

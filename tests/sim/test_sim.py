@@ -62,9 +62,9 @@ def _spread(wanted: range) -> Iterator[tuple[int, Counter[str], str]]:
 
 def test_a_seed_replays_exactly() -> None:
     def trail(seed: int) -> list[str]:
-        told: list[str] = []
-        told.append(str(play(seed, tell=told.append).most_common()))
-        return told
+        lines: list[str] = []
+        lines.append(str(play(seed, tracer=lines.append).most_common()))
+        return lines
 
     assert trail(4711) == trail(4711) != trail(4712)
 

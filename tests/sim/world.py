@@ -26,7 +26,7 @@ SESSION_MS = 6_000
 REBALANCE_MS = 8_000
 """The longest rebalance timeout of a member of the classic protocol."""
 TOPIC_IDS = {"t1": (2).to_bytes(16, "big"), "t2": (3).to_bytes(16, "big")}
-"""Of the topics that keep their ids for a whole run: to these members of the classic protocol subscribe."""
+"""Topics that keep their ids for a whole run. Members of the classic protocol subscribe to these."""
 LEASE_MS = 3_000
 """The brokers give the partitions of a sidecar away half a second after this at the earliest."""
 TICK_MS = 100
@@ -48,7 +48,7 @@ class Faults:
     slow: float = 0.0
     append_fails: float = 0.0
     append_lost: float = 0.0
-    """It is in the log, but the writer never hears of it."""
+    """Share of appends that are in the log, but whose answer is lost."""
     assignor_fails: float = 0.0
     hangs_up: float = 0.0
     """A client's connection breaks with a request under way, and the client says it again on another."""
@@ -94,17 +94,17 @@ class World:
         self.topics: tuple[Topic, ...] = ()
         self.owners: tuple[int, ...] = (-1,) * PARTITIONS
         self.generation = 0
-        """Of the owners' group at the brokers."""
+        """Generation of the owners' group at the brokers."""
         self.ids = 0
-        """Of members, given out so far."""
+        """Number of member ids given so far."""
         self.quiet = False
-        """No client begins a request."""
+        """Clients begin no more requests."""
         self.broken_turns = 0
         """How many exceptions were planted so far."""
         self.figures: Counter[str] = Counter()
-        """What has happened how often."""
+        """How often each thing has happened."""
         self.endings = Endings()
-        self.tell: Callable[[str], None] | None = None
+        self.tracer: Callable[[str], None] | None = None
         # What a planted bug may switch off.
         self.leases = True
         self.replay_to_init = False
@@ -159,9 +159,9 @@ class World:
     def strikes(self, probability: float) -> bool:
         return self.faults.on and self.rng.random() < probability
 
-    def say(self, text: str) -> None:
-        if self.tell is not None:
-            self.tell(f"{self.sched.now} {text}")
+    def trace(self, text: str) -> None:
+        if self.tracer is not None:
+            self.tracer(f"{self.sched.now} {text}")
 
     def set_config(self, **values: object) -> None:
         self.config = replace(self.config, **values)  # type: ignore[arg-type]

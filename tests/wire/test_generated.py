@@ -126,7 +126,7 @@ class _OneLong(Spec):
         return "x" * self.size if self.seen - 1 == self.at else "s"
 
     def _value(self, f: Field, rng: random.Random, version: int, depth: int) -> Any:
-        """Nothing that may be null is, and an array has one element."""
+        """Returns a value that is not null; an array has one element."""
         one = self._one(f.element if f.is_array else f.type, rng, version, depth + 1)
         return [one] if f.is_array else one
 

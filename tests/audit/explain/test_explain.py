@@ -1,4 +1,4 @@
-"""What is said of a group: tests/audit/explain/told/*.txt hold a story, and what is told of it.
+"""Explanations of a group: each file of tests/audit/explain/stories has a story and its explanations.
 
     pytest tests/audit/explain --rewrite      # then read the diff; never commit one you cannot explain
 
@@ -20,34 +20,34 @@ from sidecar.audit.explain.whatif import Change, what_if
 from sidecar.audit.explain.words import if_words, words
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.core.runtime.inspect import Live
-from tests.audit.explain.told import Told
+from tests.audit.explain.recorded_story import RecordedStory
 from tests.core.test_stories import GROUP
 from tests.process.test_admin_views import done
 
-STORIES = sorted((Path(__file__).parent / "told").glob("*.txt"))
+STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 
 
-def asked(told: Told, line: str) -> list[str]:
+def run_line(recorded: RecordedStory, line: str) -> list[str]:
     verb, *rest = line.split()
     if verb == "claim":
-        told.claim(int(rest[0]), rest[1], told.now_ms)
+        recorded.claim(int(rest[0]), rest[1], recorded.now_ms)
         return []
-    image = told.story.world.shard.image
+    image = recorded.story.world.shard.image
     try:
         if verb == "explain":
-            said = done(live(told.story.world.shard, GROUP, told.now_ms)) if rest else None
-            owner = None if said is None else Live.of(json.loads(json.dumps(said)))
-            return words(explain(told.replayed(), image, live=owner), told.now_ms)
+            state = done(live(recorded.story.world.shard, GROUP, recorded.now_ms)) if rest else None
+            owner = None if state is None else Live.of(json.loads(json.dumps(state)))
+            return words(explain(recorded.replayed(), image, live=owner), recorded.now_ms)
         options = dict(w.split("=") for w in rest)
         leaves = tuple(filter(None, options.get("leaves", "").split(",")))
-        return if_words(what_if(told.replayed(), image, BUILT_IN, Change(leaves, int(options.get("joins", 0)))))
+        return if_words(what_if(recorded.replayed(), image, BUILT_IN, Change(leaves, int(options.get("joins", 0)))))
     except ExplainError as exc:
         return [f"ExplainError: {exc} {exc.then}"]
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda p: p.stem)
 def test_what_is_told_of_a_group(path: Path, request: pytest.FixtureRequest) -> None:
-    told, wanted, got = Told(), path.read_text(), []
+    recorded, wanted, got = RecordedStory(), path.read_text(), []
     for line in wanted.splitlines():
         if line.startswith("    ") or not line.strip():
             continue
@@ -55,9 +55,9 @@ def test_what_is_told_of_a_group(path: Path, request: pytest.FixtureRequest) -> 
         if line.startswith("#"):
             continue
         if line.split()[0] in ("explain", "if", "claim"):
-            got += [f"    {text}" for text in asked(told, line)]
+            got += [f"    {text}" for text in run_line(recorded, line)]
         else:
-            told.play(line)
+            recorded.play(line)
     text = "\n".join(got) + "\n"
     if request.config.getoption("--rewrite"):
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What is told of share and streams groups: why they are as they are, and what has happened to them."""
+"""Explanations and history of share and streams groups."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def taken_of(log: Iterable[Record]) -> RecordsRead:
     return taken
 
 
-def said(log: Iterable[Record], image: TopicImage | None = None) -> list[str]:
-    """Without the times."""
+def explanation(log: Iterable[Record], image: TopicImage | None = None) -> list[str]:
+    """Returns the lines of the explanation, without their times."""
     lines = words(explain(replayed("g", taken_of(log)), image), BEGIN_MS + 60_000)
     return [line.partition(" since ")[0] if " since " in line else line for line in lines]
 
@@ -68,19 +68,19 @@ def two_members() -> StreamsWorld:
 
 def test_why_a_streams_group_is_not_stable() -> None:
     world = two_members()
-    lines = said(world.log, world.shard.image)
+    lines = explanation(world.log, world.shard.image)
     assert lines[0].startswith("g is not stable: members are on their way to the target assignment")
     assert lines[1] == "It is a streams group in epoch 3; the assignor is sticky."
     assert lines[2] == "The last rebalance began because: m2 joined."
-    told = explain(replayed("g", taken_of(world.log)), world.shard.image)
-    (wait,) = told.waits
+    found = explain(replayed("g", taken_of(world.log)), world.shard.image)
+    (wait,) = found.waits
     group: Any = world.shard.groups["g"]
     given = sorted(f"{s}_{p}" for s, ps in group.members["m1"].pending.active.items() for p in ps)
     assert (wait.member, wait.holder, list(wait.partitions), wait.told) == ("m2", "m1", given, True)
     assert given and any(
         line.startswith(f"m2 waits for m1 to give up {', '.join(given)}. It was told so") for line in lines
     )
-    first, second = told.members
+    first, second = found.members
     assert (first.state, list(first.gives_up), first.more["process"]) == ("gives up", given, "p-m1")
     assert first.next.endswith("without them it comes to epoch 3")
     assert list(second.target) == given
@@ -89,10 +89,10 @@ def test_why_a_streams_group_is_not_stable() -> None:
 def test_why_a_streams_group_is_not_ready() -> None:
     world = StreamsWorld()
     StreamsClient(world, "m1").heartbeat()
-    lines = said(world.log, world.shard.image)
+    lines = explanation(world.log, world.shard.image)
     assert lines[0].startswith("g is not stable: topics that its topology needs are missing, or do not fit (NotReady")
     assert "The topology is not ready: Source topics in are missing." in lines
-    lines = said(world.log)
+    lines = explanation(world.log)
     assert not [line for line in lines if "Source topics" in line], "nobody knows the topics"
 
 
@@ -121,12 +121,12 @@ def sharing() -> ShareWorld:
 
 def test_why_nobody_has_partitions_of_a_share_group() -> None:
     world = sharing()
-    lines = said(world.log, world.shard.image)
+    lines = explanation(world.log, world.shard.image)
     assert lines[0].startswith("g is stable: it has members (Stable")
     assert lines[1] == "It is a share group in epoch 2; the assignor is simple."
     assert "a-0, a-1 cannot be assigned yet: the broker has not initialised the share state." in lines
     world.initialised("g", {topic_id(1): (0, 1)})
-    lines = said(world.log, world.shard.image)
+    lines = explanation(world.log, world.shard.image)
     assert not [line for line in lines if "cannot be assigned" in line]
 
 
@@ -167,7 +167,7 @@ def test_a_description_names_tasks_and_topology(capsys: Any) -> None:
 
 
 def test_what_a_sidecar_tells_is_shown_in_lines() -> None:
-    lines = _lines(Seen(two_members().log).whole())
+    lines = _lines(Seen(two_members().log).group_view())
     for line in ("kind: streams", "state: Reconciling", "epoch: 3", "assigned epoch: 3", "topology: 0: in; 1: app-r"):
         assert line in lines, lines
     assert not [line for line in lines if line.startswith(("epoch name", "shutdown", "at rest", "problems"))]

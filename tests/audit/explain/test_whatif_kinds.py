@@ -27,9 +27,9 @@ Holders = dict[str, set[str]]
 LONG_MS = 100_000
 
 
-def foretold(world: Any, change: Change, known: Any) -> Any:
-    told = replayed("g", taken_of(world.log))
-    return what_if(told, world.shard.image, known, change)
+def what_if_on(world: Any, change: Change, known: Any) -> Any:
+    replay = replayed("g", taken_of(world.log))
+    return what_if(replay, world.shard.image, known, change)
 
 
 def settle(world: Any, clients: Sequence[Any]) -> None:
@@ -65,7 +65,7 @@ def played(world: Any, new: Callable[[str], Any], holders: Callable[[], Holders]
         c.heartbeat()
     settle(world, list(clients.values()))
     before = holders()
-    found = foretold(world, Change(tuple(gone), len(joins)), known)
+    found = what_if_on(world, Change(tuple(gone), len(joins)), known)
     interval_ms = world.config.assignment_interval_ms
     world.config = replace(world.config, assignment_interval_ms=LONG_MS)
     for m in gone:
@@ -127,8 +127,8 @@ def test_it_is_told_in_words() -> None:
     client = StreamsClient(world, "m1")
     client.heartbeat()
     settle(world, [client])
-    told = replayed("g", taken_of(world.log))
-    assert kind_of(told, world.shard.image) == "streams"
-    lines = if_words(what_if(told, world.shard.image, TASK_BUILT_IN, Change(joins=1)))
+    replay = replayed("g", taken_of(world.log))
+    assert kind_of(replay, world.shard.image) == "streams"
+    lines = if_words(what_if(replay, world.shard.image, TASK_BUILT_IN, Change(joins=1)))
     assert lines[0] == "If 1 new member joined, 2 partitions would move by sticky, and 2 would stay where they are."
     assert len(lines) == 3 and all(": m1 -> new-1" in line for line in lines[1:])

@@ -95,7 +95,7 @@ def as_set(rows: list[Row], columns: list[str] | None = None) -> set[Any]:
 
 
 def differences(gold_rows: Tables, told: Tables, most: int = 4) -> list[str]:
-    """Where gold and the replay differ, in the columns that the replay knows."""
+    """Returns the differences between gold and the replay, in the replay's columns."""
     found = []
     for name in sorted({*gold_rows, *told}):
         theirs = told.get(name, [])

@@ -45,7 +45,7 @@ class Consumer:
 
 @dataclass
 class Line:
-    """What is common to both kinds: who is there, and the rebalance under way."""
+    """Live members and the rebalance under way, for groups of all kinds."""
 
     live: set[str] = field(default_factory=set)
     who: Row | None = None
@@ -66,7 +66,7 @@ class Replay:
         self.consumer: dict[tuple[str, str], Consumer] = defaultdict(Consumer)
         """By group and kind, of those with epochs."""
         self.processes: dict[Any, str | None] = {}
-        """Of members of streams groups."""
+        """Process ids of members of streams groups."""
         self.initialised: dict[str, set[Any]] = defaultdict(set)
         """(Topic id, topic, partition) of share groups."""
         self.subscribed: dict[str, dict[str, list[str]]] = defaultdict(dict)
@@ -299,7 +299,7 @@ class Replay:
         self._groups(row, "share")
 
     def _streams_groups(self, row: Row) -> None:
-        """Its record is written for other reasons, too."""
+        """Reads a streams group's record, which also has changes other than the epoch."""
         if row["deleted"] or row["epoch"] != self.lines[row["group_id"], "streams"].epoch:
             self._groups(row, "streams")
         said = {c["name"]: c["value"] for c in row["assignment_configs"] or []}
@@ -424,7 +424,7 @@ class Replay:
         self._want(row)
 
     def _want(self, row: Row) -> None:
-        """Somebody should have what is initialised and subscribed to."""
+        """Opens and closes spans in which initialised, subscribed partitions need an owner."""
         group_id = row["group_id"]
         named = {n for names in self.subscribed[group_id].values() for n in names}
         now = {(t, name, p) for t, name, p in self.initialised[group_id] if name in named}
@@ -578,7 +578,7 @@ class Replay:
                 )
 
     def _compare(self, owners: list[Row]) -> None:
-        """All of one place."""
+        """Compares all intervals of one partition."""
         for n, now in enumerate(owners):
             before = [(EVER if b["open"] else b["to_offset"], b["from_offset"], b["member_id"], b) for b in owners[:n]]
             place = {c: now[c] for c in ("group_id", "kind", "topic_key", "partition")}
@@ -610,18 +610,18 @@ class Replay:
         at, ms, former, until = begin["offset"], begin["log_ms"], None, EVER if end is None else end["offset"]
         named = dict(zip(("topic_id", "topic", "partition"), place, strict=True)) | {"group_id": group_id}
 
-        def nobody(then: Row) -> None:
+        def add_gap(then: Row) -> None:
             gap = {**named, "former_member_id": former, "from_offset": at, "from_ms": ms, "grade": "proven"}
             self.tables["share_coverage"].append({**gap, "open": then["to_offset"] is None, **then})
 
         for i in owners:
             if i["from_offset"] < until and (i["open"] or i["to_offset"] > at):
                 if i["from_offset"] > at:
-                    nobody({"member_id": i["member_id"], "to_offset": i["from_offset"], "to_ms": i["from_ms"]})
+                    add_gap({"member_id": i["member_id"], "to_offset": i["from_offset"], "to_ms": i["from_ms"]})
                 if i["open"] or i["to_offset"] >= until:
                     return
                 at, ms, former = i["to_offset"], i["to_ms"], i["member_id"]
-        nobody({"member_id": None, "to_offset": end and end["offset"], "to_ms": end and end["log_ms"]})
+        add_gap({"member_id": None, "to_offset": end and end["offset"], "to_ms": end and end["log_ms"]})
 
     def _by_kind(self) -> None:
         """Tasks and what share groups have stand in tables of their own."""
@@ -671,7 +671,7 @@ def _without(row: Row, names: tuple[str, ...]) -> Row:
 
 
 def replay(rows: list[Row]) -> dict[str, list[Row]]:
-    """Of all state partitions."""
+    """Returns gold's tables, computed from the rows of all state partitions."""
     folds: dict[int, Replay] = {}
     for row in sorted(rows, key=lambda r: (r["state_partition"], r["offset"])):
         p = row["state_partition"]

@@ -148,7 +148,7 @@ class Log:
         return self.put("streams_member", group, member_id, process_id=process, **WHO, **fields)
 
     def streams_current(self, group: str, member_id: str, epoch: int, **held: Sequence[int]) -> Row:
-        """Of one subtopology; `held`: by role, and by `pending_` role."""
+        """Writes a current assignment of one subtopology; `held`: by role, and by `pending_` role."""
         made: Row = {f"{p}{role}": tasks(held.get(f"{p}{role}", ())) for p in ("", "pending_") for role in ROLES}
         for name in ("active", "pending_active"):
             made[name] = [{**t, "epochs": [epoch] * len(t["partitions"])} for t in made[name]]
@@ -157,7 +157,7 @@ class Log:
             "streams_current", group, member_id, member_epoch=epoch, previous_epoch=epoch - 1, state=state, **made
         )
 
-    def gone(self, kind: str, group: str, member_id: str) -> None:
+    def remove_member(self, kind: str, group: str, member_id: str) -> None:
         for name in ("current", "target_member", "member"):
             self.put(f"{kind}_{name}", group, member_id, gone=True)
 
@@ -223,7 +223,7 @@ def fields_of(record: Any) -> Row:
 
 
 def simulated(seed: int, first_partition: int) -> list[Row]:
-    """All that was written in a simulated run, before any compaction. Its partitions get numbers of their own."""
+    """Returns all rows of a simulated run, before any compaction. Its partitions get their own numbers."""
     return simulated_with_owners(seed, first_partition)[0]
 
 
@@ -275,7 +275,7 @@ def owners_of(group: Any) -> Iterable[tuple[str, str, int, str]]:
 
 
 def share_and_streams(seed: int, first_partition: int) -> list[Row]:
-    """What random runs of a share group and of a streams group have written, each in a state partition of its own."""
+    """Returns the rows of random runs of a share group and a streams group, each in its own state partition."""
     run, log = RandomShare(random.Random(seed)), Log(first_partition)
     written_by(run.world, log)
     for _ in range(EVENTS):

@@ -12,7 +12,7 @@ import pytest
 from tests.audit.gold.harness import Tables, as_set, gold
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, share_and_streams, simulated
-from tests.audit.gold.test_random import HELD, STATEMENTS, place, untrue
+from tests.audit.gold.test_random import HELD, STATEMENTS, contradictions, place
 
 pytestmark = pytest.mark.tier("test")  # 24 logs, each read late, in part and compacted
 
@@ -75,7 +75,7 @@ def test_what_was_never_read_makes_nothing_false(full: list[Row], how: str) -> N
         for r in told[table]:
             truth[tuple(r[c] for c in named)].append(r)
         closed = [r for r in found[table] if not r["open"] or r["from_offset"] >= unread[r["state_partition"]][1]]
-        assert [f for r in closed for f in untrue(r, truth[tuple(r[c] for c in named)])] == [], table
+        assert [f for r in closed for f in contradictions(r, truth[tuple(r[c] for c in named)])] == [], table
     real = {(*place(r), r["offset"]) for r in told["second_owners"]}
     assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
     for table, columns in STATEMENTS.items():

@@ -18,7 +18,7 @@ from sidecar.core.classic.embedded import assignment
 from tests.audit.gold.harness import Tables, frozen, gold
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, compacted, key_of, simulated, spaced
-from tests.audit.gold.test_random import PLACE, untrue
+from tests.audit.gold.test_random import PLACE, contradictions
 from tests.audit.gold.test_random import place as place_of
 
 pytestmark = pytest.mark.tier("test")  # 160 logs by two ways
@@ -62,10 +62,10 @@ def as_read(row: Row) -> Row:
 
 
 def place(one: Any) -> Row:
-    """Of an interval or a second owner."""
+    """Returns the columns that intervals and second owners share."""
     kind = "consumer" if one.topic_key.startswith(CONSUMER) else "classic"
-    told = {"state_partition": one.state_partition, "group_id": one.group_id, "partition": one.partition}
-    return told | {"kind": kind, "topic_key": one.topic_key.removeprefix(CONSUMER)}
+    columns = {"state_partition": one.state_partition, "group_id": one.group_id, "partition": one.partition}
+    return columns | {"kind": kind, "topic_key": one.topic_key.removeprefix(CONSUMER)}
 
 
 def interval(i: Interval) -> Row:
@@ -78,12 +78,12 @@ def interval(i: Interval) -> Row:
 
 def second_owner(o: Overlap) -> Row:
     grade = "proven" if o.proven else "possible"
-    told = {"offset": o.offset, "ms": o.time_ms, "member_id": o.second, "other_member_id": o.first, "grade": grade}
-    return place(o) | told
+    columns = {"offset": o.offset, "ms": o.time_ms, "member_id": o.second, "other_member_id": o.first, "grade": grade}
+    return place(o) | columns
 
 
 def by_fold(rows: list[Row]) -> Tables:
-    """With the names that gold has for what both know."""
+    """Returns the fold's results under gold's column names."""
     folds: dict[int, Fold] = {}
     for row in rows:
         folds.setdefault(row["state_partition"], Fold(row["state_partition"])).add(as_read(row))
@@ -94,9 +94,9 @@ def by_fold(rows: list[Row]) -> Tables:
     }
 
 
-def differences(found: list[Row], told: list[Row], without: Collection[str] = (), most: int = 4) -> list[str]:
-    columns = [c for c in told[0] if c not in without]
-    gold_rows, fold_rows = (Counter(frozen({c: r[c] for c in columns}) for r in rs) for rs in (found, told))
+def differences(found: list[Row], expected: list[Row], without: Collection[str] = (), most: int = 4) -> list[str]:
+    columns = [c for c in expected[0] if c not in without]
+    gold_rows, fold_rows = (Counter(frozen({c: r[c] for c in columns}) for r in rs) for rs in (found, expected))
     out = [f"only in gold: {dict(x)}" for x in sorted(gold_rows - fold_rows, key=repr)[:most]]
     return out + [f"only in the fold: {dict(x)}" for x in sorted(fold_rows - gold_rows, key=repr)[:most]]
 
@@ -153,7 +153,7 @@ WHOLE, SPACED, COMPACTED, TORN = range(4)
 CHANGES = (lambda rows, rng: rows, spaced, compacted, torn)
 
 
-def what(row: Row) -> int:
+def change_of(row: Row) -> int:
     return int(row["state_partition"]) % len(CHANGES)
 
 
@@ -180,28 +180,28 @@ def found(rows: list[Row]) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def told(rows: list[Row]) -> Tables:
+def fold_tables(rows: list[Row]) -> Tables:
     return by_fold(rows)
 
 
 @pytest.mark.parametrize("table", ["intervals", "second_owners"])
-def test_both_say_the_same(table: str, found: Tables, told: Tables) -> None:
+def test_both_say_the_same(table: str, found: Tables, fold_tables: Tables) -> None:
     """Of consumer groups, whatever is missing; of classic ones, if nothing is."""
 
     def some(of: Tables) -> list[Row]:
-        return [r for r in of[table] if r["kind"] == "consumer" or what(r) == WHOLE]
+        return [r for r in of[table] if r["kind"] == "consumer" or change_of(r) == WHOLE]
 
-    assert differences(some(found), some(told)) == []
+    assert differences(some(found), some(fold_tables)) == []
     if table == "second_owners":
-        counted = Counter((r["kind"], what(r), r["grade"]) for r in some(told))
+        counted = Counter((r["kind"], change_of(r), r["grade"]) for r in some(fold_tables))
         assert min(counted["consumer", n, "proven"] for n in range(len(CHANGES))) > 100, counted
         assert counted["consumer", TORN, "possible"] > 50 and counted["classic", WHOLE, "proven"] > 100, counted
 
 
-def test_of_a_classic_group_gold_doubts_more(found: Tables, told: Tables) -> None:
+def test_of_a_classic_group_gold_doubts_more(found: Tables, fold_tables: Tables) -> None:
     """docs/use/audit.md, "What can be known": from whose record on an assignment counts, and whether it still did when
     the group went, is certain for gold only where the whole state partition is there."""
-    mine, theirs = ([r for r in of["intervals"] if r["kind"] == "classic"] for of in (found, told))
+    mine, theirs = ([r for r in of["intervals"] if r["kind"] == "classic"] for of in (found, fold_tables))
     assert differences(mine, theirs, DOUBTED) == []
     known, doubted = {same_key(r, "from_offset"): r for r in theirs}, 0
     for r in mine:
@@ -210,7 +210,7 @@ def test_of_a_classic_group_gold_doubts_more(found: Tables, told: Tables) -> Non
             assert fold[end] or not r[end]
             doubted += bool(fold[end]) and not r[end]
     assert doubted > 100
-    grades = [{same_key(r, "offset"): r["grade"] for r in of["second_owners"]} for of in (told, found)]
+    grades = [{same_key(r, "offset"): r["grade"] for r in of["second_owners"]} for of in (fold_tables, found)]
     both = Counter((grades[0][key], grade) for key, grade in grades[1].items() if key in grades[0])
     assert both["proven", "possible"] > 20 and not both["possible", "proven"], both
 
@@ -238,16 +238,16 @@ def test_of_a_tombstone_that_does_not_count_values_gold_knows_more() -> None:
     assert differences(gold(rows)["intervals"], by_fold(rows)["intervals"], DOUBTED) == []
 
 
-def test_what_the_fold_says_of_a_compacted_topic_is_true(rows: list[Row], told: Tables) -> None:
+def test_what_the_fold_says_of_a_compacted_topic_is_true(rows: list[Row], fold_tables: Tables) -> None:
     """Of what a coordinator has written, whatever compaction left of it."""
     truth = defaultdict(list)
-    for r in replay([r for r in rows if what(r) == WHOLE and r["state_partition"] < FIRST_WILD * len(CHANGES)])[
+    for r in replay([r for r in rows if change_of(r) == WHOLE and r["state_partition"] < FIRST_WILD * len(CHANGES)])[
         "intervals"
     ]:
         truth[(*place_of(r), r["member_id"])].append(r)
     false = []
-    for r in told["intervals"]:
-        if what(r) == COMPACTED and r["state_partition"] < FIRST_WILD * len(CHANGES):
+    for r in fold_tables["intervals"]:
+        if change_of(r) == COMPACTED and r["state_partition"] < FIRST_WILD * len(CHANGES):
             there = {**r, "state_partition": r["state_partition"] - COMPACTED, "open": r["to_offset"] is None}
-            false += untrue(there, truth[(*place_of(there), r["member_id"])])
+            false += contradictions(there, truth[(*place_of(there), r["member_id"])])
     assert false == [] and len(truth) > 100

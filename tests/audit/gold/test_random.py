@@ -43,7 +43,7 @@ def full(rows: list[Row]) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def left(full: list[Row]) -> list[Row]:
-    """What compaction leaves of them."""
+    """The rows that compaction leaves."""
     rng, made = random.Random(2), []
     for p in sorted({r["state_partition"] for r in full}):
         made += compacted([r for r in full if r["state_partition"] == p], rng)
@@ -111,7 +111,7 @@ def test_after_compaction_nothing_is_false(full: list[Row], left: list[Row], eve
         truth = defaultdict(list)
         for r in told[table]:
             truth[tuple(r[c] for c in named)].append(r)
-        assert [f for r in found[table] for f in untrue(r, truth[tuple(r[c] for c in named)])] == [], table
+        assert [f for r in found[table] for f in contradictions(r, truth[tuple(r[c] for c in named)])] == [], table
     real = {(*place(r), r["offset"]) for r in told["second_owners"]}
     assert [r for r in found["second_owners"] if r["grade"] == "proven" and (*place(r), r["offset"]) not in real] == []
     for table, columns in STATEMENTS.items():
@@ -163,7 +163,7 @@ def test_coverage_says_what_is_missing(left: list[Row], everything: Tables) -> N
     assert sum(r["whole_from_offset"] is not None for r in covered) > len(covered) / 2
 
 
-def untrue(r: Row, truth: list[Row]) -> list[str]:
+def contradictions(r: Row, truth: list[Row]) -> list[str]:
     """Every interval has one in the full log that lies in its bounds: it began after the last offset at which it was
     not so, no later than its first record; and so for its end. With values missing inside there may be several."""
     first = [

@@ -74,7 +74,7 @@ def fenced(log: Log) -> None:
     log.claim(5)
 
 
-def anew(log: Log) -> None:
+def deleted_and_created_again(log: Log) -> None:
     log.claim(1)
     for _ in range(2):
         log.member("g", "m1")
@@ -86,7 +86,7 @@ def anew(log: Log) -> None:
         log.put("group", "g", gone=True)
 
 
-def second(log: Log) -> None:
+def assigned_while_pending(log: Log) -> None:
     log.claim(1)
     for m in ("m1", "m2"):
         log.member("g", m)
@@ -94,14 +94,14 @@ def second(log: Log) -> None:
     log.current("g", "m2", 1, [1])
 
 
-def back(log: Log) -> None:
+def epoch_goes_back(log: Log) -> None:
     log.claim(1)
     log.group("g", 7)
     log.group("g", 6)
 
 
-def lost(log: Log) -> None:
-    """The member is gone, but not what it owned."""
+def removed_without_its_partitions(log: Log) -> None:
+    """The member's records are removed, but not its current assignment."""
     log.claim(1)
     for m in ("m1", "m2"):
         log.member("g", m)
@@ -111,7 +111,7 @@ def lost(log: Log) -> None:
     log.current("g", "m2", 2, [0])
 
 
-def told_twice(log: Log) -> None:
+def same_stale_claims_twice(log: Log) -> None:
     said = [{"topic": "t", "partitions": [0], "generation": 1, "holder": "m2"}]
     log.claim(1)
     log.joins("g", "m1", stale_claims=said)
@@ -119,7 +119,7 @@ def told_twice(log: Log) -> None:
 
 
 def upgraded(log: Log) -> None:
-    """Its members are in the first epoch before the group is."""
+    """The members are in the first epoch before the group is."""
     log.claim(1)
     for m, p in (("m1", 0), ("m2", 1)):
         log.member("g", m)
@@ -167,8 +167,8 @@ def shared(log: Log) -> None:
     log.share_current("g", "m2", 2, [0])
     log.share_current("g", "m1", 2, [0])
     log.share_current("g", "m2", 2, [0, 1])
-    log.gone("share", "g", "m1")
-    log.gone("share", "g", "m2")
+    log.remove_member("share", "g", "m1")
+    log.remove_member("share", "g", "m2")
 
 
 def twice(log: Log) -> None:
@@ -186,11 +186,25 @@ def twice(log: Log) -> None:
     log.streams_current("g", "m3", 2, standby=[1])
     log.put("streams_group", "g", epoch=2, validated_topology_epoch=1, endpoint_epoch=1)
     log.streams_current("g", "m1", 2, active=[1], standby=[2])
-    log.gone("streams", "g", "m3")
+    log.remove_member("streams", "g", "m3")
 
 
 STORIES = (
-    *(revokes, waits, static, void, fenced, anew, second, back, lost, told_twice, upgraded, marked, taken),
+    *(
+        revokes,
+        waits,
+        static,
+        void,
+        fenced,
+        deleted_and_created_again,
+        assigned_while_pending,
+        epoch_goes_back,
+        removed_without_its_partitions,
+        same_stale_claims_twice,
+        upgraded,
+        marked,
+        taken,
+    ),
     *(shared, twice),
 )
 
@@ -208,7 +222,7 @@ def found(rows: list[Row]) -> Tables:
     return gold(rows)
 
 
-def of(found: Tables, table: str, partition: int, *columns: str) -> list[tuple[object, ...]]:
+def columns_of(found: Tables, table: str, partition: int, *columns: str) -> list[tuple[object, ...]]:
     key = "from_offset" if "from_offset" in found[table][0] else "offset"
     rows = sorted((r for r in found[table] if r["state_partition"] == partition), key=lambda r: (r[key], repr(r)))
     return [tuple(r[c] for c in columns) for r in rows]
@@ -230,22 +244,26 @@ def test_a_partition_is_owned_until_it_was_given_up(found: Tables) -> None:
         "first_epoch",
         "last_epoch",
     )
-    assert of(found, "intervals", REVOKES, *columns) == [
+    assert columns_of(found, "intervals", REVOKES, *columns) == [
         (0, "m1", 5, None, None, 1, 2),
         (1, "m1", 5, 12, 11, 1, 1),
         (1, "m2", 13, None, None, 2, 2),
     ]
-    assert of(found, "unowned", REVOKES, "partition", "from_offset", "to_offset", "grade") == [(1, 12, 13, "proven")]
+    assert columns_of(found, "unowned", REVOKES, "partition", "from_offset", "to_offset", "grade") == [
+        (1, 12, 13, "proven")
+    ]
     columns = ("epoch", "cause", "member_id", "members", "partitions_moved", "settled_offset", "open")
-    assert of(found, "rebalances", REVOKES, *columns) == [
+    assert columns_of(found, "rebalances", REVOKES, *columns) == [
         (1, "joined", "m1", 1, 2, 5, False),
         (2, "joined", "m2", 2, 1, 13, False),
     ]
-    assert of(found, "setting_changes", REVOKES, "name", "value") == [("consumer.session.timeout.ms", "50000")]
+    assert columns_of(found, "setting_changes", REVOKES, "name", "value") == [("consumer.session.timeout.ms", "50000")]
 
 
 def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -> None:
-    assert of(found, "intervals", CLASSIC, "partition", "member_id", "from_offset", "to_offset", "first_epoch") == [
+    assert columns_of(
+        found, "intervals", CLASSIC, "partition", "member_id", "from_offset", "to_offset", "first_epoch"
+    ) == [
         (0, "m1", 7, 12, 1),
         (1, "m2", 7, 12, 1),
         (0, "m2", 12, None, 2),
@@ -255,32 +273,32 @@ def test_assignments_of_a_generation_count_from_the_same_record(found: Tables) -
         "where they are planted"
     )
     columns = ("epoch", "from_offset", "members", "partitions_moved", "settled_offset")
-    assert of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
+    assert columns_of(found, "rebalances", CLASSIC, *columns) == [(1, 3, 2, 2, 7), (2, 8, 2, 2, 12)]
 
 
 def test_an_instance_id_goes_from_member_to_member(found: Tables) -> None:
     columns = ("instance_id", "member_id", "from_offset", "to_offset")
-    assert of(found, "static_member_history", STATIC, *columns) == [("i1", "m1", 2, 12), ("i1", "m2", 12, None)]
-    assert of(found, "members", STATIC, "member_id", "instance_id", "to_offset") == [
+    assert columns_of(found, "static_member_history", STATIC, *columns) == [("i1", "m1", 2, 12), ("i1", "m2", 12, None)]
+    assert columns_of(found, "members", STATIC, "member_id", "instance_id", "to_offset") == [
         ("m1", "i1", 9),
         ("m2", "i1", None),
     ]
 
 
 def test_a_group_that_begins_anew(found: Tables) -> None:
-    assert of(found, "rebalances", ANEW, "epoch", "anew") == [(1, True), (1, True)]
-    assert of(found, "members", ANEW, "open") == [(False,), (False,)]
+    assert columns_of(found, "rebalances", ANEW, "epoch", "anew") == [(1, True), (1, True)]
+    assert columns_of(found, "members", ANEW, "open") == [(False,), (False,)]
 
 
 def test_the_members_of_an_upgraded_group_are_there_before_it(found: Tables) -> None:
     columns = ("epoch", "members", "target_offset", "settled_offset", "superseded")
-    assert of(found, "rebalances", UPGRADED, *columns) == [(4, 2, None, 8, False), (5, 1, 14, 15, False)]
+    assert columns_of(found, "rebalances", UPGRADED, *columns) == [(4, 2, None, 8, False), (5, 1, 14, 15, False)]
 
 
 def test_offsets_that_transactions_take_leave_no_doubt(found: Tables) -> None:
     columns = ("from_offset", "to_offset", "grade")
-    assert of(found, "unowned", MARKED, *columns) == [(7, 12, "proven")]
-    assert of(found, "unowned", TAKEN, *columns) == [(6, 7, "possible")]
+    assert columns_of(found, "unowned", MARKED, *columns) == [(7, 12, "proven")]
+    assert columns_of(found, "unowned", TAKEN, *columns) == [(6, 7, "possible")]
     columns = ("first_hole_offset", "whole_from_offset", "missing")
     assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (MARKED, "partition")] == [6, 0, 0]
     assert [r[c] for r in found["coverage"] for c in columns if at_of(r) == (TAKEN, "partition")] == [1, None, 2]
@@ -288,13 +306,13 @@ def test_offsets_that_transactions_take_leave_no_doubt(found: Tables) -> None:
 
 def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(found: Tables) -> None:
     columns = ("partition", "member_id", "from_offset", "to_offset", "first_epoch", "last_epoch")
-    assert of(found, "share_holdings", SHARED, *columns) == [
+    assert columns_of(found, "share_holdings", SHARED, *columns) == [
         (0, "m1", 5, 10, 1, 2),
         (1, "m1", 5, 8, 1, 1),
         (0, "m2", 7, 13, 2, 2),
         (1, "m2", 9, 13, 2, 2),
     ]
-    told = of(
+    told = columns_of(
         found, "share_coverage", SHARED, *("partition", "former_member_id", "from_offset", "member_id", "to_offset")
     )
     assert told == [
@@ -304,7 +322,7 @@ def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(foun
         (0, "m2", 13, None, 15),
         (1, "m2", 13, None, 15),
     ]
-    assert of(found, "holders", SHARED, "partition", "holders", "from_offset", "to_offset") == [
+    assert columns_of(found, "holders", SHARED, "partition", "holders", "from_offset", "to_offset") == [
         (0, 1, 5, 7),
         (1, 1, 5, 8),
         (0, 2, 7, 10),
@@ -312,15 +330,20 @@ def test_several_members_may_hold_a_partition_of_a_share_group_and_one_must(foun
         (0, 1, 10, 13),
     ]
     of_each = ("partition", "subscribed_offset", "offset", "after_ms", "grade")
-    assert of(found, "share_initialised", SHARED, *of_each) == [(0, 1, 3, 20, "proven"), (1, 1, 3, 20, "proven")]
-    assert of(found, "share_placeholder_history", SHARED, "member_id", "from_offset", "to_offset") == [("p", 3, None)]
-    told = of(found, "rebalances", SHARED, "kind", "epoch", "cause", "members", "settled_offset")
+    assert columns_of(found, "share_initialised", SHARED, *of_each) == [
+        (0, 1, 3, 20, "proven"),
+        (1, 1, 3, 20, "proven"),
+    ]
+    assert columns_of(found, "share_placeholder_history", SHARED, "member_id", "from_offset", "to_offset") == [
+        ("p", 3, None)
+    ]
+    told = columns_of(found, "rebalances", SHARED, "kind", "epoch", "cause", "members", "settled_offset")
     assert told == [("share", 1, "joined", 1, 5)]
 
 
 def test_tasks_are_had_by_role_and_process(found: Tables) -> None:
     columns = ("partition", "role", "member_id", "process_id", "from_offset", "to_offset", "revoking_from_offset")
-    assert of(found, "streams_tasks", TWICE, *columns) == [
+    assert columns_of(found, "streams_tasks", TWICE, *columns) == [
         (0, "active", "m1", "p1", 7, 12, 8),
         (1, "active", "m1", "p1", 7, None, None),
         (0, "active", "m2", "p2", 9, None, None),
@@ -328,15 +351,20 @@ def test_tasks_are_had_by_role_and_process(found: Tables) -> None:
         (2, "standby", "m1", "p1", 12, None, None),
     ]
     of_each = ("partition", "role", "holders", "from_offset", "to_offset")
-    assert of(found, "holders", TWICE, *of_each) == [(1, "standby", 1, 10, 13), (2, "standby", 1, 12, None)]
-    told = of(found, "second_owners", TWICE, "kind", "topic", "partition", "member_id", "other_member_id", "grade")
+    assert columns_of(found, "holders", TWICE, *of_each) == [(1, "standby", 1, 10, 13), (2, "standby", 1, 12, None)]
+    told = columns_of(
+        found, "second_owners", TWICE, "kind", "topic", "partition", "member_id", "other_member_id", "grade"
+    )
     assert told == [
         ("streams", "0", 0, "m2", "m1", "proven"),
         ("streams", "0 in process p1", 1, "m3", "m1", "proven"),
     ]
-    assert of(found, "streams_not_ready", TWICE, "from_offset", "to_offset") == [(4, 5)]
-    assert of(found, "rebalances", TWICE, "kind", "epoch", "anew") == [("streams", 1, True), ("streams", 2, False)]
-    assert of(found, "members", TWICE, "member_id", "process_id") == [("m1", "p1"), ("m2", "p2"), ("m3", "p1")]
+    assert columns_of(found, "streams_not_ready", TWICE, "from_offset", "to_offset") == [(4, 5)]
+    assert columns_of(found, "rebalances", TWICE, "kind", "epoch", "anew") == [
+        ("streams", 1, True),
+        ("streams", 2, False),
+    ]
+    assert columns_of(found, "members", TWICE, "member_id", "process_id") == [("m1", "p1"), ("m2", "p2"), ("m3", "p1")]
 
 
 def test_who_had_what_is_asked_of_all_kinds(found: Tables) -> None:
@@ -353,14 +381,14 @@ def at_of(r: Row) -> tuple[object, ...]:
 
 
 def test_planted_faults_are_found_and_named(found: Tables) -> None:
-    assert of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [(2, "record", 1)]
-    assert of(found, "intervals", VOID, "member_id") == [("m2",)]
-    assert of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
-    assert of(found, "coordinators", FENCED, "claim", "fenced", "to_offset") == [(9, False, 1), (5, True, None)]
+    assert columns_of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [(2, "record", 1)]
+    assert columns_of(found, "intervals", VOID, "member_id") == [("m2",)]
+    assert columns_of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
+    assert columns_of(found, "coordinators", FENCED, "claim", "fenced", "to_offset") == [(9, False, 1), (5, True, None)]
     columns = ("partition", "member_id", "other_member_id", "grade")
-    assert of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
-    assert of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
-    assert of(found, "rebalances", BACK, "epoch", "anew", "went_back") == [(7, True, False), (6, False, True)]
+    assert columns_of(found, "second_owners", SECOND, *columns) == [(1, "m2", "m1", "proven")]
+    assert columns_of(found, "second_owners", LOST, *columns) == [(0, "m2", "m1", "proven")]
+    assert columns_of(found, "rebalances", BACK, "epoch", "anew", "went_back") == [(7, True, False), (6, False, True)]
     assert [r["state_partition"] for r in found["rebalances"] if r["went_back"]] == [BACK]
     names = set(broken(found))
     assert {"one_owner", "no_stale_writes", "epochs_rise"} <= names
@@ -368,4 +396,6 @@ def test_planted_faults_are_found_and_named(found: Tables) -> None:
 
 
 def test_a_stale_claim_is_told_once(found: Tables) -> None:
-    assert of(found, "stale_claims", TOLD, "offset", "member_id", "partitions", "holder") == [(1, "m1", [0], "m2")]
+    assert columns_of(found, "stale_claims", TOLD, "offset", "member_id", "partitions", "holder") == [
+        (1, "m1", [0], "m2")
+    ]

@@ -55,7 +55,7 @@ def batch(folder: Path, steps: list[list[Unit]], work: Work) -> dict[str, list[s
 
 
 def folders(path: str) -> dict[str, bool]:
-    """What the names of a file's folders say of all its rows."""
+    """Returns the columns that are in the names of a file's folders."""
     return {"open": "/open=true/" in path} if "/open=" in path else {}
 
 

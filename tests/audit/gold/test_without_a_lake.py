@@ -71,8 +71,8 @@ def from_a_lake(log: Iterable[Record]) -> Tables:
         return {name: untimed(read(frame)).to_pylist() for name, frame in made.gold.items()}
 
 
-def asked(found: Tables, since: int = 0, until: int = 1 << 62) -> list[dict[str, Any]]:
-    """What `sidecar audit ownership` tells."""
+def ownership_rows(found: Tables, since: int = 0, until: int = 1 << 62) -> list[dict[str, Any]]:
+    """Returns the rows of `sidecar audit ownership`."""
     given = {"since": since, "until": until, "topic": None, "partition": None, "group": "g"}
     with duckdb.connect() as db:
         for name, table in GOLD.items():
@@ -118,7 +118,7 @@ def consumer_and_classic(seed: int) -> Sequence[Record]:
 def test_the_topic_and_the_lake_tell_the_same_owners(kind: Any, seed: int) -> None:
     log = kind(seed)
     told, found = from_the_topic(log), from_a_lake(log)
-    lake = asked(found)
+    lake = ownership_rows(found)
     assert lake
     assert {
         (i.place, i.member_id, i.member_epoch, i.from_ms, i.exact, i.from_why, i.to_ms, i.to_why, ended(i))

@@ -34,7 +34,7 @@ def cluster(folder: Path, workers: int) -> Iterator[str]:
 
 @contextmanager
 def _started(room: Path, name: str, *words: str) -> Iterator[Path]:
-    """Its log."""
+    """Starts a process; returns its log."""
     room.mkdir(parents=True)
     log = room / "log"
     command = [str(CLASS), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0", *words]

@@ -31,8 +31,8 @@ MIDDLE = len(ENTRIES) // 2
 pytestmark = pytest.mark.usefixtures("without_spark")
 
 
-class Told:
-    """What they say of a lake."""
+class LakeReport:
+    """Verdict on a lake, and the same from the command and the page."""
 
     def __init__(self, lake: Lake) -> None:
         self.verdict = verdict(lake)
@@ -44,38 +44,38 @@ class Told:
         self.page = page["text"]
 
 
-def filled(tmp_path: Path, *parts: tuple[int, list[Encoded]], **options: str) -> Told:
-    """A run after each of these, which begin at an offset: what is in the source then."""
+def filled(tmp_path: Path, *parts: tuple[int, list[Encoded]], **options: str) -> LakeReport:
+    """Runs the audit after each of `parts` was added to the source. A part: its first offset, and its records."""
     lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
     for first, entries in parts:
         dump([bronze(entries, 0, first)], source)
         pipeline.audit(SPARK, f"file://{source}", lake, options)
-    return Told(lake)
+    return LakeReport(lake)
 
 
 def test_a_log_of_which_everything_is_there(tmp_path: Path) -> None:
-    told = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (0, ENTRIES))
-    assert told.code == 0 and "Every record is there, from the first one on." in told.text
+    report = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (0, ENTRIES))
+    assert report.code == 0 and "Every record is there, from the first one on." in report.text
 
 
 def test_a_log_that_begins_in_the_middle(tmp_path: Path) -> None:
-    told = filled(tmp_path, (5_000, ENTRIES))
-    assert told.code == 4 and told.verdict.completeness.not_read == 5_000 and "complete since 2025" in told.text
-    assert "Reading began late: 5,000 offsets" in told.text and "Reading began late: 5,000 offsets" in told.page
+    report = filled(tmp_path, (5_000, ENTRIES))
+    assert report.code == 4 and report.verdict.completeness.not_read == 5_000 and "complete since 2025" in report.text
+    assert "Reading began late: 5,000 offsets" in report.text and "Reading began late: 5,000 offsets" in report.page
 
 
 def test_a_start_in_the_middle(tmp_path: Path) -> None:
-    told = filled(tmp_path, (0, ENTRIES), starting_offsets=json.dumps({"0": MIDDLE}))
-    assert told.code == 4 and told.verdict.completeness.not_read == MIDDLE
+    report = filled(tmp_path, (0, ENTRIES), starting_offsets=json.dumps({"0": MIDDLE}))
+    assert report.code == 4 and report.verdict.completeness.not_read == MIDDLE
 
 
 def test_a_hole_behind_which_compaction_had_not_come(tmp_path: Path) -> None:
     lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
     dump([bronze(ENTRIES[:MIDDLE], 0), bronze(ENTRIES[MIDDLE:], 0, MIDDLE + 1_000)], source)
     pipeline.audit(SPARK, f"file://{source}", lake)
-    told = Told(lake)
-    assert told.code == 4 and "1,000 offsets in a row have no record" in told.text
-    assert "1,000 offsets in a row have no record" in told.page
+    report = LakeReport(lake)
+    assert report.code == 4 and "1,000 offsets in a row have no record" in report.text
+    assert "1,000 offsets in a row have no record" in report.page
 
 
 def test_a_hole_before_anything_says_how_far_compaction_had_come(tmp_path: Path) -> None:
@@ -84,24 +84,24 @@ def test_a_hole_before_anything_says_how_far_compaction_had_come(tmp_path: Path)
     begin = next(n for n, e in enumerate(ENTRIES) if decode_key(e.key).kind not in (SCHEMA, OWNER_CLAIM))
     dump([bronze(ENTRIES[:begin], 0), bronze(ENTRIES[begin:], 0, begin + 40)], source)
     pipeline.audit(SPARK, f"file://{source}", lake)
-    told = Told(lake)
-    assert told.code == 4 and (told.verdict.missing, told.verdict.completeness.not_whole) == (0, 1)
-    assert "40 offsets have no record. Transactions may have taken them, or compaction" in told.text
+    report = LakeReport(lake)
+    assert report.code == 4 and (report.verdict.missing, report.verdict.completeness.not_whole) == (0, 1)
+    assert "40 offsets have no record. Transactions may have taken them, or compaction" in report.text
 
 
 def test_committed_transactions_leave_no_doubt(tmp_path: Path) -> None:
     lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
     dump([bronze(ENTRIES[:MIDDLE], 0), bronze(ENTRIES[MIDDLE:], 0, MIDDLE + 1)], source)
     pipeline.audit(SPARK, f"file://{source}", lake)
-    told = Told(lake)
-    assert told.code == 0 and "1 offsets have no record" in told.text
+    report = LakeReport(lake)
+    assert report.code == 0 and "1 offsets have no record" in report.text
 
 
 def test_what_was_gone_between_two_runs(tmp_path: Path) -> None:
-    told = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (MIDDLE + 500, ENTRIES[MIDDLE:]))
-    assert told.code == 4 and told.verdict.lost == told.verdict.completeness.lost == 500
-    assert "500 offsets were gone from the topic" in told.text and "500 offsets were gone" in told.page
-    assert not told.verdict.stale_writes and not told.verdict.proven, "who was the coordinator then is not known"
+    report = filled(tmp_path, (0, ENTRIES[:MIDDLE]), (MIDDLE + 500, ENTRIES[MIDDLE:]))
+    assert report.code == 4 and report.verdict.lost == report.verdict.completeness.lost == 500
+    assert "500 offsets were gone from the topic" in report.text and "500 offsets were gone" in report.page
+    assert not report.verdict.stale_writes and not report.verdict.proven, "who was the coordinator then is not known"
 
 
 def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +115,10 @@ def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, mon
         assert pipeline.to_do(uri, lake) == 1
         batch = pipeline.audit(SPARK, uri, lake)
         assert (batch.new, batch.records, batch.lost, batch.position) == (True, 0, {0: (len(ENTRIES), end)}, {0: end})
-        assert pipeline.to_do(uri, lake) == 0 and pipeline.audit(SPARK, uri, lake).number == 1, "it is told once"
+        assert pipeline.to_do(uri, lake) == 0 and pipeline.audit(SPARK, uri, lake).number == 1, "it is reported once"
     assert last_batch(lake).number == 1
-    told = Told(lake)
-    assert told.code == 4 and told.verdict.completeness.lost == 70
+    report = LakeReport(lake)
+    assert report.code == 4 and report.verdict.completeness.lost == 70
 
 
 def test_a_question_is_answered_from_tables_of_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
     said: list[str] = []
     job = Continuous(spark, f"file://{source}", Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=said.append)
 
-    def say(text: str) -> None:
+    def on_line(text: str) -> None:
         said.append(text)
         if "100 records" in text and not (source / "b.jsonl").exists():
             (source / "b.jsonl").write_text("{\n")
@@ -50,7 +50,7 @@ def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
         elif "batch 1: gold" in text:
             job.stopped.set()
 
-    job.say = say
+    job.say = on_line
     job.run()
     assert last_batch(Lake.at(tmp_path / "lake")).position == {0: 200}
     assert any("b.jsonl, line 1" in text for text in said)
@@ -66,7 +66,7 @@ def test_a_lake_that_cannot_be_written_is_tried_again(spark: SparkSession, tmp_p
     job = Continuous(spark, f"file://{source}", Lake.at(lake), {}, every_s=0.1)
     ok: list[float | None] = []
 
-    def say(text: str) -> None:
+    def on_line(text: str) -> None:
         if "gold" in text and not ok:
             lake.rename(away)
             lake.touch()
@@ -76,7 +76,7 @@ def test_a_lake_that_cannot_be_written_is_tried_again(spark: SparkSession, tmp_p
             away.rename(lake)
             job.stopped.set()
 
-    job.say = say
+    job.say = on_line
     job.run()
     assert ok == [0] and last_batch(Lake.at(lake)).position == {0: 60}
 
@@ -111,7 +111,7 @@ def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics
     said: list[str] = []
     job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1)
 
-    def say(text: str) -> None:
+    def on_line(text: str) -> None:
         said.append(text)
         found = re.fullmatch(r"batch (\d): gold is up to date", text)
         if found is None:
@@ -125,7 +125,7 @@ def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics
         else:
             job.stopped.set()
 
-    job.say = say
+    job.say = on_line
     job.run()
     assert "partition 0: 20 offsets were gone before they were read" in said
     assert lost[:2] == [0, 20] and (lost[2] or 0) >= 20, "these records have gaps in their revisions, too"
@@ -141,13 +141,13 @@ def test_a_topic_that_was_made_anew_ends_it(spark: SparkSession, topics: Topics,
     uri = topics.create("anew", 1)
     topics.write("anew", {0: log(32, 60)})
 
-    def say(text: str) -> None:
+    def on_line(text: str) -> None:
         if "gold" in text:
             topics.delete("anew")
             topics.create("anew", 1)
 
     with pytest.raises(Refused, match="re-created"):
-        Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=say).run()
+        Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1, say=on_line).run()
 
 
 def test_the_command_keeps_up_tells_prometheus_and_stops_when_asked(topics: Topics, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_command_keeps_up_tells_prometheus_and_stops_when_asked(topics: Topi
 
 
 def _until(p: subprocess.Popen[str], lines: list[str], pattern: str) -> str:
-    """What the first group of the pattern is in the line that has it."""
+    """Waits for a line that matches; returns the pattern's first group."""
     assert p.stderr is not None
     for line in p.stderr:
         lines.append(line)
@@ -204,7 +204,7 @@ def _scrape(port: str) -> str:
         return str(answer.read().decode())
 
 
-def told(job: Continuous, name: str, **labels: str) -> float:
+def metric(job: Continuous, name: str, **labels: str) -> float:
     found = job.metrics.registry.get_sample_value(f"group_state_audit_{name}", labels)
     assert found is not None, name
     return found
@@ -219,14 +219,14 @@ def test_what_lags_is_told_before_a_batch_and_when_it_fails(
     job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.1)
 
     def fails(*args: Any) -> Any:
-        seen.append((told(job, "lag_records", partition="0"), told(job, "oldest_seconds", partition="0")))
+        seen.append((metric(job, "lag_records", partition="0"), metric(job, "oldest_seconds", partition="0")))
         raise AuditError("no room on the disk")
 
     monkeypatch.setattr("sidecar.audit.run.continuous.audit", fails)
     with pytest.raises(AuditError, match="no room"):
         job._once()
     assert seen[0][0] == 40 and seen[0][1] > 1e6
-    wait_until("the age goes on growing", lambda: told(job, "oldest_seconds", partition="0") > seen[0][1], 10)
+    wait_until("the age goes on growing", lambda: metric(job, "oldest_seconds", partition="0") > seen[0][1], 10)
 
 
 def test_it_waits_for_a_topic_that_is_not_there_yet(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_it_waits_for_a_topic_that_is_not_there_yet(topics: Topics, spark: Spark
     with pytest.raises(AuditError, match="no such topic"):
         ingest(spark, uri, Lake.at(tmp_path / "other"))
 
-    def say(text: str) -> None:
+    def on_line(text: str) -> None:
         said.append(text)
         if "waits until it is there" in text:
             topics.create("later", 1)
@@ -242,7 +242,7 @@ def test_it_waits_for_a_topic_that_is_not_there_yet(topics: Topics, spark: Spark
         elif "gold" in text:
             job.stopped.set()
 
-    job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.2, say=say)
+    job = Continuous(spark, uri, Lake.at(tmp_path / "lake"), {}, every_s=0.2, say=on_line)
     job.run()
     assert len([text for text in said if "waits" in text]) == 1
-    assert told(job, "records") == 20
+    assert metric(job, "records") == 20

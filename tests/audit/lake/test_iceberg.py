@@ -101,14 +101,14 @@ def test_who_dies_between_two_tables_is_followed_by_one_who_does_the_rest(
     lake = ahead_of(catalog, tmp_path)
     made, real = list[Any](), iceberg._data_file
 
-    def dies(*args: Any) -> Any:
+    def dies_at_the_fourth_file(*args: Any) -> Any:
         if len(made) == 3:
             raise KeyboardInterrupt
         made.append(args)
         return real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(iceberg, "_data_file", dies)
+        patch.setattr(iceberg, "_data_file", dies_at_the_fourth_file)
         with pytest.raises(KeyboardInterrupt):
             publish(lake, catalog)
     assert published(catalog) != wanted(lake)

@@ -88,12 +88,12 @@ def test_a_batch_that_was_begun_is_ended_first_whatever_the_source_is(
     one, other = (dumped(tmp_path / f"{n}.jsonl", log(66 + n, 80)) for n in (0, 1))
     lake = Lake.at(tmp_path / "lake")
 
-    def dies(*args: Any) -> Any:
+    def raise_killed(*args: Any) -> Any:
         raise RuntimeError("killed here")
 
     for step in ("begin_batch", "end_batch"):
         with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed here"):
-            patch.setattr(f"sidecar.audit.ingest.batch.{step}", dies)
+            patch.setattr(f"sidecar.audit.ingest.batch.{step}", raise_killed)
             ingest(SPARK, one, lake)
     Path(one.removeprefix("file://")).unlink()
     assert waiting(other, lake) > 0

@@ -157,10 +157,10 @@ def test_a_batch_that_is_not_committed_is_not_seen_and_is_swept_away(
     lake = Lake.at(tmp_path / "lake")
     with monkeypatch.context() as m:
 
-        def dies(*args: Any) -> bool:
+        def raise_died(*args: Any) -> bool:
             raise Died
 
-        m.setattr(lake_delta.DeltaTables, "commit", dies)
+        m.setattr(lake_delta.DeltaTables, "commit", raise_died)
         with pytest.raises(Died):
             ingest(SPARK, f"file://{tmp_path}/a.jsonl", lake)
     assert list(tmp_path.rglob("lake/bronze/**/*.parquet")) and not lake.files(BRONZE)
@@ -192,7 +192,7 @@ def workers(p: subprocess.Popen[str]) -> list[psutil.Process]:
         return []
 
 
-def gone(processes: list[psutil.Process]) -> None:
+def wait_for_exit(processes: list[psutil.Process]) -> None:
     """A JVM ends when its driver has died."""
     psutil.wait_procs(processes, timeout=60)
 
@@ -252,7 +252,7 @@ def test_kill_9_of_drivers(source: str, whole: dict[str, list[dict[str, Any]]], 
                 time.sleep(0.02)
             p.kill()
             ended = p.wait() == 0
-            gone(family)
+            wait_for_exit(family)
             killed += not ended and in_the_middle(lake)
         nothing_is_lost_or_doubled(lake, whole)
     print(f"{killed} drivers were killed in the middle of a batch, over {lakes} lakes")

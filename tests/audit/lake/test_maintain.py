@@ -52,8 +52,8 @@ Whole = tuple[dict[str, Any], dict[str, Any], Verdict]
 Undisturbed = Callable[[int], Whole]
 
 
-def told(lake: Lake) -> dict[str, Any]:
-    """All that it says."""
+def contents_and_verdict(lake: Lake) -> dict[str, Any]:
+    """All tables of the lake, and the verdict."""
     runs = query.ask(lake, "select * from runs order by batch")
     return {"records": contents(lake), "gold": gold_of(lake), "runs": runs, "verdict": verdict(lake)}
 
@@ -67,7 +67,7 @@ def listed(lake: Lake) -> int:
 
 
 def batches(lake: Lake, folder: Path, upto: int = BATCHES, most: int = 20) -> None:
-    """As many as that, from a dump that has more."""
+    """Runs the audit until the lake has `upto` batches of a longer dump."""
     while lake.last_batch() + 1 < upto:
         pipeline.audit(SPARK, f"file://{folder}/all.jsonl", lake, {"max_records": str(most)})
 
@@ -94,7 +94,7 @@ def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def undisturbed(filled: Lake, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """What a lake that nobody maintains has after so many batches, in their order."""
+    """Returns a function: number of batches -> contents of a lake without maintenance."""
     lake = copied(filled, tmp_path_factory.mktemp("undisturbed") / "lake")
     known: dict[int, Whole] = {}
 
@@ -120,15 +120,15 @@ def test_the_same_rows_in_fewer_files(
     undisturbed: Undisturbed,
 ) -> None:
     lake = copied(filled, tmp_path / "lake")
-    wanted, before = told(lake), (files_of(lake), listed(lake))
+    wanted, before = contents_and_verdict(lake), (files_of(lake), listed(lake))
     reader = [f.path for f in lake.files(BRONZE)]
     maintain(lake)
-    assert told(lake) == wanted
+    assert contents_and_verdict(lake) == wanted
     assert all(Path(p).exists() for p in reader), "who has begun to read goes on with what was replaced"
     assert len(lake.files(BRONZE)) == len({f.partition for f in lake.files(BRONZE)}), "one file for each folder"
     done = maintain(lake, hours=0)
     assert done.merged == 0 and done.removed > 0 and done.packed == 0
-    assert told(lake) == wanted and query.broken(lake) == {}
+    assert contents_and_verdict(lake) == wanted and query.broken(lake) == {}
     assert not any(Path(p).exists() for p in reader)
     after = (files_of(lake), listed(lake))
     print(f"{BATCHES} batches: files {before[0]} -> {after[0]}, of them read {before[1]} -> {after[1]}")
@@ -155,7 +155,7 @@ def test_what_gold_still_has_to_take_is_left_as_it_is(
 
 
 def test_death_before_and_after_every_step(filled: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, steps, deaths = told(filled), Steps(monkeypatch), 0
+    wanted, steps, deaths = contents_and_verdict(filled), Steps(monkeypatch), 0
     for owner, name in ((maintains, "put_json"), (Path, "unlink"), (TableOptimizer, "compact")):
         steps._wrap(monkeypatch, owner, name)
     steps._wrap(monkeypatch, DeltaTable, "vacuum")
@@ -170,21 +170,21 @@ def test_death_before_and_after_every_step(filled: Lake, tmp_path: Path, monkeyp
         else:
             break
         steps.left = -1
-        assert told(lake) == wanted, f"step {k}"
+        assert contents_and_verdict(lake) == wanted, f"step {k}"
         maintain(lake, hours=0)
-        assert told(lake) == wanted, f"step {k}"
+        assert contents_and_verdict(lake) == wanted, f"step {k}"
         shutil.rmtree(lake.base)
     print(f"died at {deaths} steps")
     assert deaths > 3
 
 
 def merged(lake: Lake) -> int:
-    """How many files of Delta's own compaction there are."""
+    """Returns the number of files of Delta's own compaction."""
     return sum(name.startswith("part-") for _, _, names in os.walk(lake.base) for name in names)
 
 
 def test_kill_9_in_the_middle(filled: Lake, tmp_path: Path) -> None:
-    wanted, r = told(filled), random.Random(time.time_ns())
+    wanted, r = contents_and_verdict(filled), random.Random(time.time_ns())
     for n in range(ROUNDS):
         lake = copied(filled, tmp_path / str(n))
         command = [sys.executable, "-m", "sidecar.cli.main", "audit", "maintain", "--lake", str(lake.base)]
@@ -194,9 +194,11 @@ def test_kill_9_in_the_middle(filled: Lake, tmp_path: Path) -> None:
                 assert p.poll() is None, "it has ended before it could be killed"
             p.kill()
             assert p.wait() == -signal.SIGKILL
-        assert told(lake) == wanted
+        assert contents_and_verdict(lake) == wanted
         maintain(lake, hours=0)
-        assert told(lake) == wanted and len(lake.files(BRONZE)) == len({f.partition for f in lake.files(BRONZE)})
+        assert contents_and_verdict(lake) == wanted and len(lake.files(BRONZE)) == len(
+            {f.partition for f in lake.files(BRONZE)}
+        )
 
 
 def test_batches_go_on_meanwhile(filled: Lake, source: Path, tmp_path: Path, undisturbed: Undisturbed) -> None:
@@ -229,7 +231,7 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
     """As another version of this program asks for it. Whoever dies in the middle of it is followed by the same."""
     lake = copied(filled, tmp_path / "lake")
     maintain(lake, hours=0)
-    wanted, steps = told(lake), Steps(monkeypatch)
+    wanted, steps = contents_and_verdict(lake), Steps(monkeypatch)
     for kept in (True, False):
         shutil.rmtree(lake.root / "gold")
         if not kept:
@@ -244,7 +246,7 @@ def test_gold_is_made_anew_of_batches_that_were_put_together(
         shutil.rmtree(lake.base)
         lake = copied(filled, Path(lake.base))
         maintain(lake, hours=0)
-        assert told(lake) == wanted
+        assert contents_and_verdict(lake) == wanted
 
 
 PARTS = [(0, 120), (150, 200), (200, 240), (290, 340)]
@@ -261,7 +263,7 @@ def test_what_was_lost_or_never_read_stays_told(first: int, tmp_path: Path) -> N
         for lake in (kept, whole):
             pipeline.audit(SPARK, f"file://{tmp_path}/a.jsonl", lake)
         maintain(kept, hours=0)
-        one, other = told(kept), told(whole)
+        one, other = contents_and_verdict(kept), contents_and_verdict(whole)
         for row in (*one["runs"], *other["runs"]):
             del row["done_ms"], row["done_time"]
         assert one == other

@@ -97,13 +97,15 @@ def test_a_batch_of_gold_that_was_broken_off_is_done_again(spark: SparkSession, 
         with pytest.MonkeyPatch.context() as patch:
             real, written = Lake.commit, list[Any]()
 
-            def dies(self: Lake, target: Any, *args: Any, real: Any = real, written: Any = written) -> bool:
+            def dies_at_the_fourth_commit(
+                self: Lake, target: Any, *args: Any, real: Any = real, written: Any = written
+            ) -> bool:
                 if len(written) == 3:
                     raise KeyboardInterrupt
                 written += [target] if target.table.layer == "gold" else []
                 return bool(real(self, target, *args))
 
-            patch.setattr(Lake, "commit", dies)
+            patch.setattr(Lake, "commit", dies_at_the_fourth_commit)
             with pytest.raises(KeyboardInterrupt):
                 audit(spark, f"file://{source}", lake)
         make_gold(spark, lake)

@@ -32,7 +32,7 @@ PARTLY = {f"without-{name}": name for name in OPERATIONS}
 
 
 @dataclass(frozen=True)
-class Place:
+class SecuredTopic:
     address: str
     ground: Secured
 
@@ -48,7 +48,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredTopic]:
     folder = tmp_path_factory.mktemp("secured")
     users = (AUDITOR, STRANGER, *PARTLY)
     ground = Secured(folder, clients="SASL_SSL", internal="PLAINTEXT", users=users)
@@ -61,18 +61,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         for user in (AUDITOR, *PARTLY):
             given = [OPERATIONS[o] for o in right.operations if o != PARTLY.get(user)]
             ground.allow(kafka, user, [(ResourceType.TOPIC, right.name, operation) for operation in given])
-        yield Place(f"kafka://{kafka.bootstrap}/{TOPIC}", ground)
+        yield SecuredTopic(f"kafka://{kafka.bootstrap}/{TOPIC}", ground)
     finally:
         kafka.stop()
 
 
-def test_it_is_read_with_the_least_rights(secured: Place, spark: SparkSession, tmp_path: Path) -> None:
+def test_it_is_read_with_the_least_rights(secured: SecuredTopic, spark: SparkSession, tmp_path: Path) -> None:
     """Those that `sidecar acls --for-audit` prints: none of any group."""
     done = ingest(spark, secured.address, Lake.at(tmp_path / "lake"), secured.options())
     assert done.records == COUNT
 
 
-def test_javas_names_do_as_well(secured: Place) -> None:
+def test_javas_names_do_as_well(secured: SecuredTopic) -> None:
     assert open_source(secured.address, secured.java()).bounds() == {0: (0, COUNT)}
 
 
@@ -85,7 +85,7 @@ def test_javas_names_do_as_well(secured: Place) -> None:
     ],
 )
 def test_who_may_not_is_told_why(
-    secured: Place, monkeypatch: pytest.MonkeyPatch, user: str, password: str, why: str
+    secured: SecuredTopic, monkeypatch: pytest.MonkeyPatch, user: str, password: str, why: str
 ) -> None:
     monkeypatch.setattr(source_kafka, "TIMEOUT_S", 5.0)
     with pytest.raises(AuditError, match=why) as raised:
@@ -93,19 +93,19 @@ def test_who_may_not_is_told_why(
     assert password not in str(raised.value)
 
 
-def test_without_the_right_to_its_settings_it_is_told(secured: Place) -> None:
+def test_without_the_right_to_its_settings_it_is_told(secured: SecuredTopic) -> None:
     source = open_source(secured.address, secured.options("without-DescribeConfigs"))
     assert isinstance(source, source_kafka.KafkaSource)
     with pytest.raises(AuditError, match="DescribeConfigs is needed"):
         source.setting("cleanup.policy")
 
 
-def test_an_option_that_the_client_does_not_know_is_told(secured: Place) -> None:
+def test_an_option_that_the_client_does_not_know_is_told(secured: SecuredTopic) -> None:
     with pytest.raises(AuditError, match=r'No such configuration property: "default\.api\.timeout\.ms"'):
         open_source(secured.address, {**secured.options(), "kafka.default.api.timeout.ms": "1"}).bounds()
 
 
-def test_a_certificate_that_nobody_vouches_for_ends_it(secured: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_nobody_vouches_for_ends_it(secured: SecuredTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_kafka, "TIMEOUT_S", 5.0)
     options = {n: v for n, v in secured.options().items() if n != "kafka.ssl.ca.location"}
     with pytest.raises(AuditError, match="certificate"):

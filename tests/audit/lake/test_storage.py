@@ -59,7 +59,7 @@ def fill(lake: Lake, source: str) -> None:
         pipeline.audit(SPARK, source, lake, MOST)
 
 
-def told(lake: Lake) -> tuple[Any, ...]:
+def contents_and_verdict(lake: Lake) -> tuple[Any, ...]:
     batches = query.ask(lake, "select * exclude (done_ms, done_time) from runs order by batch")
     return contents(lake), gold_of(lake), verdict(lake), batches, query.broken(lake)
 
@@ -69,10 +69,14 @@ def test_a_lake_in_an_object_store_has_the_same_tables(store: str, source: str, 
     lake, local, copy = Lake.at(f"{store}/lake"), Lake.at(tmp_path / "lake"), Lake.at(tmp_path / "copy")
     fill(lake, source)
     fill(local, source)
-    wanted = told(local)
-    assert told(lake) == wanted and lake.last_batch() + 1 == BATCHES and wanted[1]["intervals"]
+    wanted = contents_and_verdict(local)
+    assert contents_and_verdict(lake) == wanted and lake.last_batch() + 1 == BATCHES and wanted[1]["intervals"]
     maintain(lake, hours=0)
-    assert len(lake.files(BRONZE)) == 2 and lake.packed.exists() and told(Lake.at(f"{store}/lake")) == wanted
+    assert (
+        len(lake.files(BRONZE)) == 2
+        and lake.packed.exists()
+        and contents_and_verdict(Lake.at(f"{store}/lake")) == wanted
+    )
     table = DeltaTable(f"{store}/lake/gold/intervals").to_pyarrow_table()
     assert table.num_rows == len(wanted[1]["intervals"]), "whatever reads Delta reads it"
     fill(copy, f"{store}/lake")
@@ -105,7 +109,7 @@ def test_two_writers_at_once(
     """They meet before the commit of every batch of bronze; one of them makes it."""
     alone, place = Lake.at(tmp_path / "alone"), f"{store}/lake" if where == "object store" else str(tmp_path / "lake")
     fill(alone, source)
-    wanted, both, won = told(alone), threading.Barrier(2), list[bool]()
+    wanted, both, won = contents_and_verdict(alone), threading.Barrier(2), list[bool]()
     real = Lake.commit
 
     def meets(self: Lake, target: Any, files: Any, batch: int, attempt: int | None = None) -> bool:
@@ -143,7 +147,7 @@ def test_two_writers_at_once(
     for w in makers:
         w.join(120)
     pipeline.make_gold(SPARK, lake)
-    assert told(lake) == wanted
+    assert contents_and_verdict(lake) == wanted
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -152,10 +156,10 @@ def test_death_in_an_object_store(store: str, tmp_path: Path, monkeypatch: pytes
     dump([bronze(log(1, 120), 0)], tmp_path / "a.jsonl")
     source, real, steps = f"file://{tmp_path}/a.jsonl", DeltaTable.create_write_transaction, 0
     pipeline.audit(SPARK, source, whole := Lake.at(tmp_path / "whole"))
-    wanted = told(whole)
+    wanted = contents_and_verdict(whole)
     lake, dies_at = Lake.at(f"{store}/lake"), 0
 
-    def dies(*args: Any, **kw: Any) -> None:
+    def dies_at_step(*args: Any, **kw: Any) -> None:
         nonlocal steps
         steps += 1
         if steps == dies_at:
@@ -164,11 +168,11 @@ def test_death_in_an_object_store(store: str, tmp_path: Path, monkeypatch: pytes
         if steps == -dies_at:
             raise Died
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", dies)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", dies_at_step)
     for step in (1, -1, 5, -9, 12, -9):
         steps, dies_at = 0, step
         with pytest.raises(Died):
             pipeline.audit(SPARK, source, lake)
     dies_at = 0
     fill(lake, source)
-    assert told(lake) == wanted
+    assert contents_and_verdict(lake) == wanted

@@ -31,8 +31,8 @@ class Copy:
         writer = self.rows.writeStream.format("parquet").option("path", str(self.folder / "rows"))
         return writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger).start()
 
-    def go_on(self) -> int:
-        """Until it has what is there now; how many batches that took."""
+    def copy_available(self) -> int:
+        """Copies the records that are there now. Returns the number of batches."""
         query = self.start(availableNow=True)
         query.awaitTermination()
         return sum(1 for p in query.recentProgress if p.numInputRows)
@@ -54,7 +54,7 @@ def test_it_goes_on_where_it_ended(topics: Topics, spark: SparkSession, tmp_path
     uri, entries = topics.create("stream", 2), log(7, 600)
     topics.write("stream", {0: entries[:300], 1: entries[300:350]})
     for count in (350, 600):
-        assert Copy(spark, uri, tmp_path, max_records="150").go_on() > 1
+        assert Copy(spark, uri, tmp_path, max_records="150").copy_available() > 1
         assert Copy(spark, uri, tmp_path).count() == count
         topics.write("stream", {0: entries[350:]}, T0 + 350)
 
@@ -83,20 +83,20 @@ def test_records_that_are_gone_end_it_unless_that_is_allowed(
     uri = topics.create("deleted", 1, **BOTH)
     topics.write("deleted", {0: log(44, 100)})
     copy = Copy(spark, uri, tmp_path)
-    copy.go_on()
+    copy.copy_available()
     topics.write("deleted", {0: log(45, 100)})
     topics.forget("deleted", 0, 150)
     said = copy.why_it_ends()
     assert "begins at 150, but 100 was to be read next" in said, said
     assert copy.count() == 100
-    Copy(spark, uri, tmp_path, fail_on_data_loss="false").go_on()
+    Copy(spark, uri, tmp_path, fail_on_data_loss="false").copy_available()
     assert copy.count() == 150
 
 
 def test_a_topic_that_was_made_anew_ends_it(topics: Topics, spark: SparkSession, tmp_path: Path) -> None:
     uri = topics.create("renewed", 1)
     topics.write("renewed", {0: log(46, 60)})
-    Copy(spark, uri, tmp_path).go_on()
+    Copy(spark, uri, tmp_path).copy_available()
     topics.delete("renewed")
     topics.create("renewed", 1)
     topics.write("renewed", {0: log(47, 90)})

@@ -32,7 +32,7 @@ BATCHES = 3
 
 
 class Newer(StateCodec):
-    """What a version to come may write: each value has two more fields, and this version does not know the schema."""
+    """A codec of a later version: each value has two more fields, under a schema that this version does not know."""
 
     def __init__(self) -> None:
         files = {}

@@ -30,7 +30,7 @@ class Topics:
         self.admin.delete_topics([name])[name].result(30)
 
     def forget(self, name: str, partition: int, before: int) -> None:
-        """Its records before this offset go."""
+        """Deletes the records before this offset."""
         for future in self.admin.delete_records([TopicPartition(name, partition, before)]).values():
             future.result(30)
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody"})

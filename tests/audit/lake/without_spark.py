@@ -14,13 +14,13 @@ from sidecar.audit.ingest import batch as ingest
 from sidecar.audit.run import pipeline
 
 SPARK: Any = None
-"""In the place of a session, where nothing asks it."""
+"""Stands in for a Spark session that nothing calls."""
 
 
-def here(
+def run_in_this_process(
     spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], shares: Sequence[Sequence[int]] = ()
 ) -> list[Any]:
-    """What `numbered` does."""
+    """Runs the tasks that `numbered` would run in Spark."""
     try:
         return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
     except (OSError, duckdb.IOException, duckdb.InvalidInputException) as exc:
@@ -29,5 +29,5 @@ def here(
 
 def run_here(patch: pytest.MonkeyPatch) -> None:
     for where in (ingest, pipeline):
-        patch.setattr(where, "numbered", here)
+        patch.setattr(where, "numbered", run_in_this_process)
         patch.setattr(where, "parallelism", lambda spark: 2)

@@ -22,7 +22,7 @@ def unsettled_s(sidecar: EmbeddedSidecar) -> float | None:
 def test_a_takeover_does_not_hide_who_is_stuck() -> None:
     """Symptom: the metric counted for minutes and was gone with the owner, and the alert was never true."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1, consumer={"join_wait_ms": 0}) as sidecar:
             await sidecar.topics(orders=2)
             client, census = await sidecar.client(), Census(sidecar.service, sidecar.metrics, sidecar.state.changed_ms)
@@ -49,13 +49,13 @@ def test_a_takeover_does_not_hide_who_is_stuck() -> None:
             await Census(sidecar.service, sidecar.metrics).take()
             assert unsettled_s(sidecar) is None, "without the record the new owner would know nothing"
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_states_of_all_kinds_are_there_before_there_is_a_group() -> None:
     """An alert on a state needs its series before the state."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1) as sidecar:
             await Census(sidecar.service, sidecar.metrics).take()
             sidecar.metrics.settle()
@@ -66,4 +66,4 @@ def test_states_of_all_kinds_are_there_before_there_is_a_group() -> None:
             for labels in ({"kind": "consumer", "protocol": "classic"}, {"kind": "streams", "protocol": "streams"}):
                 assert sidecar.metrics.registry.get_sample_value("sidecar_members", labels) == 0, labels
 
-    clock.run(whole())
+    clock.run(main())

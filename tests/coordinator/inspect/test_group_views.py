@@ -36,7 +36,7 @@ NOW_MS = 5_000
 
 
 class Seen:
-    """What any sidecar tells of these records, from its copy of the state topic."""
+    """Views of these records by a sidecar that does not own them, from its copy of the state topic."""
 
     def __init__(
         self, log: Iterable[Record] = (), registry: Registry | None = None, files: Mapping[str, str] | None = None
@@ -55,7 +55,7 @@ class Seen:
             written = self.codec.encode(record, Stamp(1, NOW_MS), 1)
             self.state.apply(0, self.state.partitions[0].position, decode_key(written.key), written.value)
 
-    def whole(self, group_id: str = "g") -> Any:
+    def group_view(self, group_id: str = "g") -> Any:
         told = done(self.views.whole(group_id))
         assert told is None or json.loads(json.dumps(told)) is not None
         return told
@@ -66,7 +66,7 @@ class Seen:
     def rows(self) -> dict[str, Any]:
         found = {r["group"]: r for r in page(self.views)[1]}
         for group_id, row in found.items():
-            whole = self.whole(group_id)
+            whole = self.group_view(group_id)
             assert (row["kind"], row["state"], row["epoch"]) == (whole["kind"], whole["state"], whole["epoch"])
             assert row["members"] == len(whole["members"])
         return found
@@ -92,11 +92,11 @@ def test_a_classic_group() -> None:
         c.joined(reply)
     s = Seen(world.log)
     assert (s.row()["state"], s.row()["epoch"], s.row()["members"]) == ("CompletingRebalance", 1, 2)
-    assert s.whole()["leader"] == "m1-1"
+    assert s.group_view()["leader"] == "m1-1"
     assert s.state.last_assignment("g") == -1, "nothing is assigned yet"
     world.ask(first.sync({"m1-1": assignment(3, [("a", (0, 1))]), "i2-1": b"what no consumer reads"}))
     s = Seen(world.log)
-    told = s.whole()
+    told = s.group_view()
     assert s.state.last_assignment("g") == 1
     assert told.pop("since_ms") == world.now_ms
     nobody: dict[str, Any] = {"rack": None, "state": "", "regex": None, "gives_up": {}, "stale_claims": []}
@@ -137,7 +137,7 @@ def test_a_consumer_group() -> None:
     world.topics(topic(1, "a", 2))
     Client(world, "g", "m1", ("a",)).heartbeat()
     s = Seen(world.log)
-    told = s.whole()
+    told = s.group_view()
     assert (told["kind"], told["epoch"], told["assignment_epoch"], told["assignor"]) == ("consumer", 2, 2, "uniform")
     assert s.state.last_assignment("g") == 2
     assert (s.row()["state"], s.row()["why"], s.row()["changed_ms"]) == ("Stable", "m1 joined", NOW_MS)
@@ -156,7 +156,7 @@ def streams_world() -> StreamsWorld:
 def test_a_streams_group() -> None:
     """Symptom: it was told to be a consumer group without members, and the page showed it as `other`."""
     s = Seen(streams_world().log)
-    told = s.whole()
+    told = s.group_view()
     assert (told["kind"], told["epoch"], told["assignment_epoch"], told["assignor"]) == ("streams", 2, 2, "sticky")
     assert (told["topology_epoch"], told["topology"]) == (1, {"0": ["in"], "1": ["app-r"]})
     assert s.state.last_assignment("g") == 2
@@ -187,7 +187,7 @@ def test_another_record_of_the_same_epoch_is_no_rebalance() -> None:
     group: Any = world.shard.groups["g"]
     s = Seen([*world.log, group.record("m1 asks for the end of the application", shutdown_member="m1")])
     assert [r["epoch"] for r in s.page()["rebalances"]] == [2]
-    assert s.whole()["shutdown_asked_by"] == "m1"
+    assert s.group_view()["shutdown_asked_by"] == "m1"
 
 
 def test_a_share_group() -> None:
@@ -200,7 +200,7 @@ def test_a_share_group() -> None:
         second.heartbeat()
     s = Seen(world.log)
     group: Any = world.shard.groups["g"]
-    told = s.whole()
+    told = s.group_view()
     assert (told["kind"], told["state"], told["epoch"], told["assignor"]) == ("share", "Stable", group.epoch, "simple")
     assert (told["subscribes"], told["initialised"]) == (["a"], 2)
     assert (s.row()["kind"], s.row()["members"]) == ("share", 2)
@@ -214,7 +214,7 @@ def test_a_group_of_a_kind_that_nobody_was_told_of() -> None:
     crews.settle("a", "b", "c")
     crews.beat("a", crews.group.members["a"].member_epoch)
     s = Seen(crews.log.written, REGISTRY, crew.FILES)
-    told = s.whole()
+    told = s.group_view()
     assert (told["kind"], told["state"], told["epoch"], told["assignment_epoch"]) == ("crew", "Stable", 4, 4)
     assert (s.row()["kind"], s.row()["state"], s.row()["members"], s.row()["epoch"]) == ("crew", "Stable", 3, 4)
     assert [m["owns"] for m in told["members"]] == [{"orders": [0, 2]}, {"orders": [0, 1]}, {"orders": [1, 2]}]
@@ -228,8 +228,8 @@ def test_a_group_of_a_kind_that_nobody_was_told_of() -> None:
 
 def test_a_group_that_is_not_there() -> None:
     s = Seen()
-    assert s.whole("theirs") is None and s.page("theirs") is None
-    assert s.whole("to-come")["where"] == "comes" and s.whole("to-come")["kind"] == ""
+    assert s.group_view("theirs") is None and s.page("theirs") is None
+    assert s.group_view("to-come")["where"] == "comes" and s.group_view("to-come")["kind"] == ""
 
 
 def test_what_is_left_of_another_kind_is_told_and_hides_nothing() -> None:
@@ -239,7 +239,7 @@ def test_what_is_left_of_another_kind_is_told_and_hides_nothing() -> None:
     Client(world, "g", "m1", ("a",)).heartbeat()
     left = next(r for r in streams_world().log if r.kind == "streams_member")
     s = Seen([left, *world.log])
-    told = s.whole()
+    told = s.group_view()
     assert (told["kind"], [m["member"] for m in told["members"]]) == ("consumer", ["m1"])
     assert told["problems"] == ["streams_member m1: left over from when it was a group of another kind"]
 
@@ -251,6 +251,6 @@ def test_records_that_contradict_each_other_are_told() -> None:
     s = Seen(world.log)
     (current,) = [r for r in world.log if r.kind == "current"][-1:]
     s.write(type(current)("g", "m2", 2, 1, current.state, current.assigned, {}, current.names))  # type: ignore[call-arg, attr-defined]
-    assert "assigned to m2" in s.whole()["problems"][0]
+    assert "assigned to m2" in s.group_view()["problems"][0]
     s.write(Tombstone("current", "g", "m2"))
-    assert s.whole()["problems"] == []
+    assert s.group_view()["problems"] == []

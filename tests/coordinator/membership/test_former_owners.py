@@ -19,8 +19,8 @@ LEASE_MS = 15_000
 P = 2
 
 
-class Heir:
-    """What sidecar 3, member `mine`, reads of partition 2 at times that the test says."""
+class NewOwner:
+    """Sidecar 3, member `mine`, as reader of the records of partition 2."""
 
     def __init__(self) -> None:
         self.records = Records()
@@ -36,22 +36,22 @@ class Heir:
         self.log.apply(P, self.epoch, decode_key(claim.key), b"nonsense" if damaged else claim.value)
         self.former.claim_read(P, at_ms)
 
-    def says(self, member_id: str, said: SidecarInfo) -> None:
-        async def tell() -> None:
+    def enrol(self, member_id: str, info: SidecarInfo) -> None:
+        async def main() -> None:
             async def present() -> set[str]:
                 return set()
 
-            await self.roster.enrol(member_id, said, present)
+            await self.roster.enrol(member_id, info, present)
 
-        clock.run(tell())
+        clock.run(main())
 
     def open_ms(self, at_ms: int) -> int:
-        """For how long a former owner may have a lease yet."""
+        """Milliseconds until the leases of all former owners have ended."""
         return self.former._leases_end_ms(P, Now(at_ms, 0)) - at_ms
 
 
 def test_a_former_owner_that_is_gone_may_have_a_lease_for_its_whole_time() -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(1, "one", 5, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS
@@ -60,7 +60,7 @@ def test_a_former_owner_that_is_gone_may_have_a_lease_for_its_whole_time() -> No
 
 
 def test_nobody_was_there_before() -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == 0
 
@@ -68,47 +68,47 @@ def test_nobody_was_there_before() -> None:
 @pytest.mark.parametrize(("generation", "expected_ms"), [(6, LEASE_MS), (7, 0), (8, 0), (EVERY_GENERATION, 0)])
 def test_one_that_gave_the_partition_up_has_none(generation: int, expected_ms: int) -> None:
     """If it was this time: it may have had the partition before, too."""
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(2, "two", 6, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS
-    heir.says("two", SidecarInfo(2, "h", 1, gave_up=generation))
+    heir.enrol("two", SidecarInfo(2, "h", 1, gave_up=generation))
     assert heir.open_ms(60_100) == max(0, expected_ms - 100)
 
 
 @pytest.mark.parametrize(("generation", "expected_ms"), [(57, LEASE_MS), (EVERY_GENERATION, 0)])
 def test_generations_of_a_group_that_is_gone_say_nothing(generation: int, expected_ms: int) -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(2, "two of old", 55, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
-    heir.says("two of old", SidecarInfo(2, "h", 1, gave_up=generation))
+    heir.enrol("two of old", SidecarInfo(2, "h", 1, gave_up=generation))
     assert heir.open_ms(60_000) == expected_ms
 
 
 def test_one_that_came_back_under_another_member_id_has_none_under_the_former() -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(2, "two of old", 6, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
-    heir.says("two", SidecarInfo(2, "h", 1))
+    heir.enrol("two", SidecarInfo(2, "h", 1))
     assert heir.open_ms(60_000) == LEASE_MS, "it may be another process"
-    heir.says("two", SidecarInfo(2, "h", 1, former=("two of old",)))
+    heir.enrol("two", SidecarInfo(2, "h", 1, former=("two of old",)))
     assert heir.open_ms(60_000) == 0
 
 
 def test_the_time_does_not_begin_anew_when_the_partition_moves_on() -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(1, "gone", 5, at_ms=1_000)
     heir.claims(2, "two", 6, at_ms=50_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS, "that of 2 may be open"
-    heir.says("two", SidecarInfo(2, "h", 1, gave_up=7))
+    heir.enrol("two", SidecarInfo(2, "h", 1, gave_up=7))
     assert heir.open_ms(60_000) == LEASE_MS - 10_000, "that of 1 may be, which went before"
     assert heir.open_ms(65_000) == 0
 
 
 def test_a_claim_of_the_same_owner_is_no_change_of_owners() -> None:
     """Fences are renewed, and partitions are built anew."""
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(2, "two", 6, at_ms=1_000)
     heir.claims(3, "mine", 7, at_ms=40_000)
     heir.claims(3, "mine", 7, at_ms=60_000)
@@ -117,9 +117,9 @@ def test_a_claim_of_the_same_owner_is_no_change_of_owners() -> None:
 
 
 def test_where_a_claim_cannot_be_read_the_time_is_the_longest() -> None:
-    heir = Heir()
+    heir = NewOwner()
     heir.claims(2, "two", 6, at_ms=1_000, damaged=True)
-    heir.says("two", SidecarInfo(2, "h", 1, gave_up=EVERY_GENERATION))
+    heir.enrol("two", SidecarInfo(2, "h", 1, gave_up=EVERY_GENERATION))
     heir.claims(3, "mine", 7, at_ms=60_000)
     assert heir.open_ms(60_000) == LEASE_MS
 

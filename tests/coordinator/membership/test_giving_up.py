@@ -63,11 +63,11 @@ def test_whoever_comes_back_names_its_former_member_ids_the_last_ones() -> None:
         one = make(1)
         had: list[str] = []
         for times in range(1, 11):
-            await until(partial(one.knows_more_than, times - 1))
+            await until(partial(one.has_assignment_after, times - 1))
             had.append(one.ownership.member_id)
             one.group.expel(had[-1])
             await until(partial(one.was_lost, times))
-        await until(partial(one.knows_more_than, 10))
+        await until(partial(one.has_assignment_after, 10))
         assert one.records.stand()[one.ownership.member_id]["former"] == had[-8:]
 
     run(test)

@@ -132,9 +132,9 @@ def test_what_a_broker_remembers_of_a_generation_proves_nothing() -> None:
         cut_ms = now().mono_ms
         while now().mono_ms < cut_ms + 1_500:
             known = len(follower.assigned)
-            clock.stand_still(0.01)
+            clock.block_loop(0.01)
             follower.ownership._rejoin.set()
-            await until(partial(follower.knows_more_than, known))
+            await until(partial(follower.has_assignment_after, known))
         assert follower.assigned[-1].generation == follower.assigned[-2].generation, "it is the one that is remembered"
         assert max(end for end, _ in follower.lease) < cut_ms + 1_100
 

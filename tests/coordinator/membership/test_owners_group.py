@@ -33,7 +33,7 @@ BOTH = (1, 2, 1, 2)
 
 
 class Sidecar:
-    """One sidecar's ownership, and what it says."""
+    """One sidecar's membership in the owners' group, with its log."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Sidecar:
     def owners(self) -> tuple[int, ...]:
         return self.assigned[-1].owners if self.assigned else ()
 
-    def knows_more_than(self, generations: int) -> bool:
+    def has_assignment_after(self, generations: int) -> bool:
         return len(self.assigned) > generations
 
     def was_lost(self, times: int) -> bool:
@@ -113,7 +113,7 @@ Make = Callable[..., Sidecar]
 def run(test: Callable[[FakeBrokers, Make], Coroutine[Any, Any, None]]) -> None:
     """`make(1)` starts the sidecar of node 1. At the end all are stopped, and none of their tasks may have broken."""
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=4)
         records = Records()
         made: list[Sidecar] = []
@@ -132,7 +132,7 @@ def run(test: Callable[[FakeBrokers, Make], Coroutine[Any, Any, None]]) -> None:
                 await sidecar.ownership.stop()
         assert not any(s.tasks.failed.done() for s in made)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def agree(one: Sidecar, two: Sidecar) -> None:

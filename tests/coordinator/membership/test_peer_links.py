@@ -50,7 +50,7 @@ class Peer:
         return int(self.server.sockets[0].getsockname()[1])
 
     def drop(self) -> None:
-        """Its links break, but it still listens."""
+        """Breaks the peer's links; it still listens."""
         for writer in self.links:
             writer.close()
         self.links.clear()
@@ -80,8 +80,8 @@ async def linked(make: Make, peer: Peer) -> tuple[Sidecar, Sidecar]:
     return one, two
 
 
-async def dies(sidecar: Sidecar, peer: Peer, clock: list[float]) -> None:
-    """Its process, with all that it holds."""
+async def kill(sidecar: Sidecar, peer: Peer, clock: list[float]) -> None:
+    """Kills the sidecar's process: its tasks end and its links break."""
     for task in sidecar.ownership._tasks:
         task.cancel()
     clock[0] += 2
@@ -92,7 +92,7 @@ def test_a_peer_whose_link_dies_is_removed_from_the_group(clock: list[float]) ->
     async def test(brokers: FakeBrokers, make: Make) -> None:
         peer = Peer()
         one, two = await linked(make, peer)
-        await dies(two, peer, clock)
+        await kill(two, peer, clock)
         await until(lambda: one.owners == (1, 1, 1, 1))
         (left,) = brokers.requests(Api.LEAVE_GROUP)
         assert [m.member_id for m in left.members] == ["member-2"]
@@ -135,7 +135,7 @@ def test_a_peer_is_removed_whatever_hangs_on_the_other_lanes(clock: list[float])
         waiting = [asyncio.ensure_future(conn.request(oc, "OffsetCommit", commit)) for conn in lanes]
         await until(lambda: hung.met == len(lanes))
         began_s = asyncio.get_running_loop().time()
-        await dies(two, peer, clock)
+        await kill(two, peer, clock)
         await until(lambda: one.owners == (1, 1, 1, 1))
         assert asyncio.get_running_loop().time() - began_s <= WITHIN_S
         assert not any(commit.done() for commit in waiting)
@@ -154,7 +154,7 @@ def test_a_peer_is_removed_again_where_another_broker_coordinates_the_group(cloc
         one, two = await linked(make, peer)
         forgotten = brokers.faults.fail(Api.LEAVE_GROUP, Code.NONE)
         brokers.faults.drop(Api.JOIN_GROUP)
-        await dies(two, peer, clock)
+        await kill(two, peer, clock)
         await until(lambda: forgotten.met)
         brokers.down.add(1)
         await until(lambda: one.owners == (1, 1, 1, 1), 1.0)
@@ -191,7 +191,7 @@ def test_a_peer_that_was_never_reached_is_left_to_the_brokers_and_tried_again(cl
         assert brokers.count(Api.LEAVE_GROUP) == 0 and one.owners == BOTH
         await peer.start(port)
         await until(lambda: peer.links)
-        await dies(two, peer, clock)
+        await kill(two, peer, clock)
         await until(lambda: one.owners == (1, 1, 1, 1))
 
     run(test)
@@ -210,7 +210,7 @@ def test_a_peer_that_has_joined_anew_since_it_was_linked_is_removed_when_it_dies
         await agree(one, two)
         await asyncio.sleep(0.05)
         await until(lambda: peer.links)
-        await dies(two, peer, clock)
+        await kill(two, peer, clock)
         await until(lambda: one.owners == (1, 1, 1, 1))
 
     run(test)

@@ -13,7 +13,7 @@ from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 
 
-def past(moment_s: float) -> bool:
+def is_past(moment_s: float) -> bool:
     return time.monotonic() >= moment_s
 
 
@@ -32,7 +32,7 @@ def test_a_partition_with_a_group_in_a_rebalance_moves_when_that_is_over_or_has_
             for step in range(int(2 * for_s)):
                 for sidecar in (one, two):
                     sidecar.ownership.placement_changed()
-                await until(partial(past, begun_s + step / 2))
+                await until(partial(is_past, begun_s + step / 2))
                 await until(lambda: one.group.stable and one.owners == two.owners)
 
         generation = one.assigned[-1].generation

@@ -62,18 +62,19 @@ def short(raw: object) -> str:
     return repr(raw)[:30]
 
 
-class Stranger:
-    """A member that joins again whenever it is asked to, and tells its map if it leads."""
+class OtherMember:
+    """A member of the owners' group that is no sidecar: joins again whenever it has to, and publishes its map if it
+    leads."""
 
-    def __init__(self, group: ClassicGroup, metadata: bytes, map_told: bytes = b"") -> None:
-        self.group, self.metadata, self.map_told = group, metadata, map_told
+    def __init__(self, group: ClassicGroup, metadata: bytes, published_map: bytes = b"") -> None:
+        self.group, self.metadata, self.published_map = group, metadata, published_map
         self.member_id = ""
         self.led = 0
         self.join()
         self.stays = asyncio.get_running_loop().create_task(self._stay())
 
     async def _stay(self) -> None:
-        """He is a member that does what a member does, until he is removed."""
+        """Joins again whenever it has to, until it is removed."""
         while self.member_id in self.group.members:
             await until(lambda: self.member_id not in self.group.members or self._asked, 1e6)
             if self._asked:
@@ -94,12 +95,14 @@ class Stranger:
             self.join()
         elif res.error_code == Code.NONE and res.leader == self.member_id:
             self.led += 1
-            told = [sg.SyncGroupRequestAssignment(m.member_id, self.map_told) for m in res.members]
-            self.group.sync(sg.SyncGroupRequest(GROUP, res.generation_id, self.member_id, assignments=told), _nothing)
+            told = [sg.SyncGroupRequestAssignment(m.member_id, self.published_map) for m in res.members]
+            self.group.sync(
+                sg.SyncGroupRequest(GROUP, res.generation_id, self.member_id, assignments=told), ignore_response
+            )
 
 
-def _nothing(res: Any) -> None:
-    """He need not listen."""
+def ignore_response(res: Any) -> None:
+    """The callback of a leader that does not need its own assignment."""
 
 
 def group_of(brokers: FakeBrokers) -> ClassicGroup:
@@ -121,8 +124,8 @@ def test_a_stranger_gets_nothing_whatever_he_says(metadata: bytes) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)
         await until(lambda: one.assigned)
-        Stranger(one.group, metadata)
-        await until(lambda: one.knows_more_than(1))
+        OtherMember(one.group, metadata)
+        await until(lambda: one.has_assignment_after(1))
         assert one.owners == (1, 1, 1, 1) and one.ownership.map_check.double == ""
         assert one.assigned[-1].members == {1: ("member-1", "127.0.0.1", 9092)}, "peers are asked at no other address"
         assert one.lines.events("error") == ["a member of the owners' group is no sidecar"]
@@ -135,7 +138,7 @@ def test_a_flood_of_strangers_is_one_line_and_leaves_the_sidecars_as_they_were()
         one, two = make(1), make(2)
         await agree(one, two)
         for i in range(50):
-            Stranger(one.group, HOSTILE[i % len(HOSTILE)])
+            OtherMember(one.group, HOSTILE[i % len(HOSTILE)])
         await until(lambda: one.group.stable and one.group.generation > 3 and one.owners == two.owners)
         assert one.owners == BOTH and set(one.assigned[-1].members) == {1, 2}
         assert one.lines.events("error") == ["a member of the owners' group is no sidecar"]
@@ -170,10 +173,10 @@ def test_a_former_member_that_leads_again_is_removed_and_is_no_stranger() -> Non
     run(test)
 
 
-@pytest.mark.parametrize("map_told", MAPS, ids=short)
-def test_a_stranger_who_leads_is_removed_and_his_map_counts_for_nothing(map_told: bytes) -> None:
+@pytest.mark.parametrize("published_map", MAPS, ids=short)
+def test_a_stranger_who_leads_is_removed_and_his_map_counts_for_nothing(published_map: bytes) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        stranger = Stranger(group_of(brokers), SAYS, map_told)
+        stranger = OtherMember(group_of(brokers), SAYS, published_map)
         await until(lambda: stranger.led)
         one = make(1)
         await until(lambda: one.assigned)
@@ -188,7 +191,7 @@ def test_nobody_is_removed_while_it_is_not_known_who_he_is() -> None:
     """The state topic cannot be read to its end: his record may stand in what is missing."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        stranger = Stranger(group_of(brokers), SAYS, Assignment(0, (9, 9, 9, 9)).encode())
+        stranger = OtherMember(group_of(brokers), SAYS, Assignment(0, (9, 9, 9, 9)).encode())
         one = make(1)
         one.records.all_read = False
         await until(lambda: one.assigned)
@@ -208,7 +211,7 @@ def test_who_speaks_in_the_leaders_name_is_not_believed() -> None:
             if req.member_id == one.group.leader and not forged:
                 forged.append(req.generation_id)
                 told = [sg.SyncGroupRequestAssignment(m, HOSTILE[1]) for m in one.group.members]
-                real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), _nothing)
+                real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), ignore_response)
                 return real(sg.SyncGroupRequest(GROUP, req.generation_id, req.member_id, assignments=told), answer)
             return real(req, answer)
 
@@ -229,8 +232,8 @@ def test_a_sidecar_counts_as_soon_as_its_record_is_read() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)
         await until(lambda: one.assigned)
-        late = Stranger(one.group, SAYS)
-        await until(lambda: one.knows_more_than(1))
+        late = OtherMember(one.group, SAYS)
+        await until(lambda: one.has_assignment_after(1))
         assert set(one.assigned[-1].members) == {1}
 
         async def present() -> set[str]:
@@ -248,8 +251,8 @@ def test_nobody_is_called_a_stranger_while_his_record_may_not_have_been_read() -
         one = make(1)
         one.records.all_read = False
         await until(lambda: one.assigned)
-        Stranger(one.group, SAYS)
-        await until(lambda: one.knows_more_than(1))
+        OtherMember(one.group, SAYS)
+        await until(lambda: one.has_assignment_after(1))
         assert set(one.assigned[-1].members) == {1} and one.lines.events("error") == []
         assert "a member of the owners' group is not known yet" in one.lines.events("warning")
 
@@ -286,10 +289,10 @@ def old(node_id: int) -> bytes:
     return json.dumps({"node_id": node_id, "host": "old", "port": 7}).encode()
 
 
-async def joined_by(one: Sidecar, metadata: bytes) -> Stranger:
+async def joined_by(one: Sidecar, metadata: bytes) -> OtherMember:
     before = len(one.assigned)
-    found = Stranger(one.group, metadata)
-    await until(lambda: one.knows_more_than(before) and one.group.stable)
+    found = OtherMember(one.group, metadata)
+    await until(lambda: one.has_assignment_after(before) and one.group.stable)
     return found
 
 
@@ -324,7 +327,7 @@ def test_an_older_version_that_has_claimed_nothing_for_a_day_does_not_count() ->
 def test_an_older_version_may_lead() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         group, told = group_of(brokers), Assignment(0, (2, 2, 1, 2), {2: ("member-1", "old", 7)}).encode()
-        leader = Stranger(group, old(2), told)
+        leader = OtherMember(group, old(2), told)
         one = make(1)
         await one.records.claim(2)
         await until(lambda: one.assigned)
@@ -335,15 +338,15 @@ def test_an_older_version_may_lead() -> None:
 
 # ---- and back to one of them
 @pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """[milliseconds by which it is later than the clock says]"""
+def clock_skew_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """[milliseconds that the roster's wall clock is ahead]"""
     by = [0]
     monkeypatch.setattr(roster, "wall_ms", lambda: wall_ms() + by[0])
     return by
 
 
 async def left_alone(make: Make, orderly: bool = True) -> Sidecar:
-    """Of two sidecars the second one has left, or was killed."""
+    """Returns the first of two sidecars after the second one has left or was killed."""
     one, two = make(1), make(2)
     await one.records.claim(2)
     await agree(one, two)
@@ -358,15 +361,15 @@ async def left_alone(make: Make, orderly: bool = True) -> Sidecar:
     return one
 
 
-def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(later: list[int]) -> None:
+def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(clock_skew_ms: list[int]) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = await left_alone(make)
         await joined_by(one, old(2))
         assert one.owners == BOTH and one.lines.events("error") == []
         await one.records.claim(2, partition=1)
-        later[0], known = LEFT_LATELY_MS, len(one.assigned)
+        clock_skew_ms[0], known = LEFT_LATELY_MS, len(one.assigned)
         one.ownership.place_anew()
-        await until(lambda: one.group.stable and one.knows_more_than(known))
+        await until(lambda: one.group.stable and one.has_assignment_after(known))
         assert one.owners == BOTH, "it has claimed what it was given"
         make(2)
         await until(lambda: one.group.stable and one.owners == BOTH and one.assigned[-1].members[2][1] != "old")
@@ -374,14 +377,14 @@ def test_an_older_version_comes_in_the_place_of_a_sidecar_that_left(later: list[
     run(test)
 
 
-def test_whoever_comes_a_while_after_a_sidecar_left_is_a_stranger(later: list[int]) -> None:
+def test_whoever_comes_a_while_after_a_sidecar_left_is_a_stranger(clock_skew_ms: list[int]) -> None:
     """A claim of before it left says nothing of who comes afterwards, however young it is."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = await left_alone(make)
         stranger = await joined_by(one, old(2))
         assert one.owners == BOTH
-        later[0] = LEFT_LATELY_MS
+        clock_skew_ms[0] = LEFT_LATELY_MS
         one.ownership.place_anew()
         await until(lambda: one.owners == (1, 1, 1, 1))
         assert stranger.member_id in one.group.members, "it has claimed nothing of what it was given"

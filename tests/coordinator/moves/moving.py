@@ -26,14 +26,14 @@ QUICK = MoveSettings(settle_s=0.01, hold_s=0.5, patience=Patience(limit_s=0.3, l
 
 
 class Broker:
-    """What the broker says of a group, and whom it was asked to send away."""
+    """The broker's answers about a group, and the members that it was asked to remove."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Native) -> None:
         self.group = group
         self.asked = 0
         self.silent = self.cut_off = False
         self.held_up: asyncio.Event | None = None
-        """Nobody is sent away before."""
+        """If set, no member is removed before this event."""
         self.gone: list[str] = []
         monkeypatch.setattr(native, "describe", self._describe)
         monkeypatch.setattr(native, "send_away", self._send_away)
@@ -62,16 +62,16 @@ class Broker:
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar(**{"partitions": 1, "consumer": {"join_wait_ms": 0}, "moves": QUICK, **given})
         async with sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
-async def say(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:
+async def store_settings(sidecar: EmbeddedSidecar, group_id: str, **values: str | None) -> None:
     named = {f"sidecar.{n}": v for n, v in values.items()}
     await sidecar.stored.put(group_id, named, "changed by a test", sidecar.coordinator.append_unfenced)
 

@@ -11,7 +11,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import join_group as jg
-from tests.coordinator.moves.moving import Broker, beats, classic, run, say
+from tests.coordinator.moves.moving import Broker, beats, classic, run, store_settings
 from tests.core.classic_client import subscription
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat, commit, join
@@ -79,7 +79,7 @@ def test_what_cannot_be_taken_in_is_refused(monkeypatch: pytest.MonkeyPatch, gro
     Broker(monkeypatch, group)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.overrides == {"theirs": "false"})
         assert problem in sidecar.lines.fields("group not taken in")["problem"]
 
@@ -150,7 +150,7 @@ def test_whoever_is_ordered_back_while_its_broker_is_asked_is_not_taken_in(monke
         client = await sidecar.client()
         client.post(beats("n1", 7), 4)
         await asyncio.wait_for(asked.wait(), 3)
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         await until(lambda: sidecar.rules.overrides == {"g": "false"})
         told.set()
         assert (await client.answer(beats("n1", 7), 4)).error_code == Code.NOT_COORDINATOR
@@ -171,7 +171,7 @@ def test_nobody_joins_a_group_that_was_ordered_back_while_its_members_were_sent_
         client = await sidecar.client()
         client.post(beats("n1", 7), 4)
         await until(lambda: sidecar.owner_of("g").has("g"))
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         broker.held_up.set()
         await until(lambda: not sidecar.coordinator.moves.adoptions.under_way)
         assert (await joins(await sidecar.client(), "")).error_code == Code.NOT_COORDINATOR

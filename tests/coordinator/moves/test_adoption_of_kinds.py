@@ -15,7 +15,7 @@ from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.moves.moving import Broker, run, say
+from tests.coordinator.moves.moving import Broker, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.share import BrokerShareGroup
 
@@ -62,7 +62,7 @@ def streams_beat(member_id: str, epoch: int) -> th.StreamsGroupHeartbeatRequest:
     return th.StreamsGroupHeartbeatRequest(GROUP, member_id, epoch, 0)
 
 
-def here(sidecar: EmbeddedSidecar) -> Any:
+def sidecar_group(sidecar: EmbeddedSidecar) -> Any:
     shard = sidecar.owner_of(GROUP).shard
     return None if shard is None else shard.groups.get(GROUP)
 
@@ -76,7 +76,7 @@ def test_members_of_a_share_group_go_on_with_their_epochs_and_partitions(monkeyp
         reply = await client.ask(share_beat("n1", 7), 1)
         assert (reply.error_code, reply.member_epoch, reply.assignment) == (Code.NONE, 7, None)
         assert broker.gone == ["n1", "n2"] and broker.asked == 1
-        assert {m.member_id: m.assigned for m in here(sidecar).members.values()} == {
+        assert {m.member_id: m.assigned for m in sidecar_group(sidecar).members.values()} == {
             m: {sidecar.topic_id("orders"): (0, 1)} for m in ("n1", "n2")
         }
         joined = await client.ask(share_beat("n3", 0, ["orders"]), 1)
@@ -97,7 +97,7 @@ def test_members_of_a_streams_group_go_on_with_their_epochs_and_tasks(monkeypatc
             reply = await client.ask(streams_beat(member_id, 7), 1)
             assert (reply.error_code, reply.active_tasks) == (Code.NONE, None)
         assert reply.member_epoch == 7 and sorted(broker.gone) == ["n1", "n2"]
-        group = here(sidecar)
+        group = sidecar_group(sidecar)
         assert group.members["n1"].active_epoch("0", 1) == 7 and group.topology_partial
         await sidecar.all_joined()
 
@@ -110,7 +110,7 @@ def test_an_order_takes_a_live_group_in(monkeypatch: pytest.MonkeyPatch, kind: s
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         broker.group = share(sidecar, "n1") if kind == native.SHARE else streams("n1")
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.whereabouts("theirs") == "sidecar" and broker.gone == ["n1"])
 
     run(test, **SERVED)
@@ -143,10 +143,10 @@ def test_a_streams_group_waits_until_its_topics_are_known_here(monkeypatch: pyte
         client = await sidecar.client()
         client.post(streams_beat("n1", 7), 1)
         await asyncio.sleep(0.05)
-        assert here(sidecar) is None
+        assert sidecar_group(sidecar) is None
         await sidecar.topics(late=2)
         assert (await client.answer(streams_beat("n1", 7), 1)).error_code == Code.NONE
-        assert here(sidecar).members["n1"].assigned
+        assert sidecar_group(sidecar).members["n1"].assigned
 
     run(test, **SERVED)
 
@@ -164,7 +164,7 @@ def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: py
         beat = share_beat("n1", 7) if kind == native.SHARE else streams_beat("n1", 7)
         client = await sidecar.client()
         client.post(beat, 1)
-        await until(lambda: here(sidecar) is not None)
+        await until(lambda: sidecar_group(sidecar) is not None)
         sidecar.assign(2)
         assert (await client.answer(beat, 1)).error_code == Code.NOT_COORDINATOR
         broker.cut_off = False
@@ -189,7 +189,7 @@ def test_an_order_ends_where_not_all_coordinate_the_kind(monkeypatch: pytest.Mon
     async def test(sidecar: EmbeddedSidecar) -> None:
         sidecar.kinds_of = {2: BEFORE}
         sidecar.assign(1, 2)
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.overrides == {"theirs": "false"})
         assert "sidecars 2 do not coordinate these" in sidecar.lines.fields("group not taken in")["problem"]
         assert broker.gone == []
@@ -232,6 +232,6 @@ def test_a_name_of_a_kind_that_nobody_coordinates_is_no_matter_of_the_patterns(m
         sidecar.assign(1)
         sidecar.coordinator.moves.adoptions.begin(GROUP)
         await until(lambda: broker.asked and not sidecar.coordinator.moves.adoptions.under_way)
-        assert sidecar.rules.overrides == {} and broker.gone == [] and here(sidecar) is None
+        assert sidecar.rules.overrides == {} and broker.gone == [] and sidecar_group(sidecar) is None
 
     run(test, **SERVED)

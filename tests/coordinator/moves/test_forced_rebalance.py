@@ -11,7 +11,7 @@ from sidecar.coordinator.clock import now
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import ConnectionLost
-from tests.coordinator.moves.moving import Broker, at_work, classic, run, say
+from tests.coordinator.moves.moving import Broker, at_work, classic, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, until
 from tests.inprocess.messages import beat
 
@@ -21,7 +21,7 @@ def test_a_rebalance_is_forced_with_its_reason() -> None:
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
         group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
-        await say(sidecar, "g", rebalance="lag is uneven")
+        await store_settings(sidecar, "g", rebalance="lag is uneven")
         await until(lambda: group.epoch == epoch + 1)
         assert "lag is uneven (changed by a test" in sidecar.lines.fields("group epoch")["why"]
 
@@ -32,7 +32,7 @@ async def ordered(sidecar: EmbeddedSidecar, client: EmbeddedClient) -> int:
     """Member m1 is at work, and a rebalance is asked for while this sidecar, which owned the group, owns nothing."""
     epoch = await at_work(sidecar, client)
     sidecar.assign(2)
-    await say(sidecar, "g", rebalance="lag is uneven")
+    await store_settings(sidecar, "g", rebalance="lag is uneven")
     await asyncio.sleep(0.02)
     assert sidecar.stored.value("g", cf.REBALANCE) == "lag is uneven"
     return epoch
@@ -70,7 +70,7 @@ def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: 
             raise ConnectionLost("the owner dies before it can say that it is done")
 
         monkeypatch.setattr(forced, "_store", fails)
-        await say(sidecar, "g", rebalance="lag is uneven")
+        await store_settings(sidecar, "g", rebalance="lag is uneven")
         await until(lambda: epoch_of(sidecar) == epoch + 1)
         sidecar.assign(2)
         await until(lambda: not forced._at_work)
@@ -88,11 +88,11 @@ def test_each_order_is_one_rebalance_and_none_is_left_for_a_group_that_is_not_th
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
         for n in (1, 2):
-            await say(sidecar, "g", rebalance="the same reason")
+            await store_settings(sidecar, "g", rebalance="the same reason")
             await until(lambda n=n: epoch_of(sidecar) == epoch + n)  # type: ignore[misc]
             said_ms = now().wall_ms
             await until(lambda at=said_ms: now().wall_ms > at)  # type: ignore[misc] # an order is told by its time
-        await say(sidecar, "nobody", rebalance="of nothing")
+        await store_settings(sidecar, "nobody", rebalance="of nothing")
         await until(lambda: sidecar.stored.groups_with(cf.REBALANCE) == [])
         assert epoch_of(sidecar) == epoch + 2
 
@@ -104,9 +104,9 @@ def test_a_rebalance_of_a_group_that_is_being_taken_in_waits_until_it_is_here(mo
     broker.silent = True
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: broker.asked > 1)
-        await say(sidecar, "theirs", rebalance="lag is uneven")
+        await store_settings(sidecar, "theirs", rebalance="lag is uneven")
         await asyncio.sleep(0.1)
         assert sidecar.stored.groups_with(cf.REBALANCE) == ["theirs"]
         broker.silent = False

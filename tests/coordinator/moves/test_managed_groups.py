@@ -34,8 +34,8 @@ class Bench:
         self.state.apply(0, self.offset, decode_key(record.key), record.value)
         self.offset += 1
 
-    def told(self) -> dict[str, bool] | None:
-        """What fronts are told now; None: nothing is new."""
+    def changed_rules(self) -> dict[str, bool] | None:
+        """Returns the rules that fronts get now; None if they have not changed."""
         if not self.rules.dirty:
             return None
         self.rules.dirty = False
@@ -45,7 +45,7 @@ class Bench:
         """The group is to go back to the broker."""
         self.apply(self.codec.config("g", cf.MANAGED, "false", 1, 0, "test"))
         assert self.rules.stored("g", cf.MANAGED)
-        assert self.told() == {"g": True}, "it has records here"
+        assert self.changed_rules() == {"g": True}, "it has records here"
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def test_fronts_hear_that_the_last_record_is_gone_whenever_that_is(clock: list[f
         if step_s:
             b.apply(Encoded(b.group.key, None))
         b.rules.tick()
-        heard.append(b.told())
+        heard.append(b.changed_rules())
     assert heard[-1] == {"g": False}
     clock[0] = began + 2 * RECOUNT_S[1]
     for _ in RECOUNT_S:
         b.rules.tick()
-    assert b.told() is None, "nothing is said twice"
+    assert b.changed_rules() is None, "nothing is said twice"
 
 
 def test_a_record_that_was_under_way_makes_the_group_the_sidecars_again(clock: list[float]) -> None:
@@ -80,11 +80,11 @@ def test_a_record_that_was_under_way_makes_the_group_the_sidecars_again(clock: l
     b.apply(Encoded(b.group.key, None))
     b.apply(b.codec.config("g", cf.MANAGED, "false", 1, 0, "test"))
     assert b.rules.stored("g", cf.MANAGED)
-    assert b.told() == {"g": False}
+    assert b.changed_rules() == {"g": False}
     b.apply(b.group)
     clock[0] += RECOUNT_S[0]
     b.rules.tick()
-    assert b.told() == {"g": True}
+    assert b.changed_rules() == {"g": True}
 
 
 def test_what_an_owner_has_found_counts_for_the_order_that_it_speaks_of() -> None:

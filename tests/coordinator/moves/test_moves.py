@@ -13,7 +13,7 @@ from sidecar.link.messages import GroupRules
 from sidecar.wire.generated import join_group as jg
 from tests.coordinator.moves.moving import Broker, beats, being_taken_over, classic, run
 from tests.core.classic_client import subscription
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, until
 
 NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
 
@@ -63,10 +63,10 @@ def test_a_request_that_waits_for_the_lease_does_not_get_past_the_broker(monkeyp
 
 def test_stored_patterns_count_for_everybody_until_they_go() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         include = {f"/{cf.INCLUDE}": "theirs-[0-9]{1,2},theirs-more"}
         await sidecar.stored.put("", include, "a test", sidecar.coordinator.append_unfenced)
-        assert heard.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
+        assert front.of(GroupRules)[-1].include == ("theirs-[0-9]{1,2}", "theirs-more")
         assert (
             sidecar.rules.wanted("theirs-12")
             and not sidecar.rules.wanted("g")

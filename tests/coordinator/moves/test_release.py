@@ -15,9 +15,9 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
-from tests.coordinator.moves.moving import at_work, run, say
+from tests.coordinator.moves.moving import at_work, run, store_settings
 from tests.core.classic_client import subscription
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, until
 from tests.inprocess.messages import beat, commit, join
 
 NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1))]
@@ -25,12 +25,12 @@ NEWCOMER = [jg.JoinGroupRequestProtocol("range", subscription(["orders"], {}, -1
 
 def test_a_group_goes_back_when_its_members_own_nothing_and_its_placeholder_is_free() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
         await sidecar.all_joined()
-        await say(sidecar, "g", managed="false")
-        assert heard.of(GroupRules)[-1].moved == {"g": True}, "it has records here"
+        await store_settings(sidecar, "g", managed="false")
+        assert front.of(GroupRules)[-1].moved == {"g": True}, "it has records here"
         other = await client.ask(join("g", "m2"), 1)
         assert other.error_code == Code.NOT_COORDINATOR, "nobody joins any more"
         group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
@@ -43,7 +43,7 @@ def test_a_group_goes_back_when_its_members_own_nothing_and_its_placeholder_is_f
         assert acknowledged.error_code == Code.NONE
         gone = await client.ask(beat("g", "m1", acknowledged.member_epoch), 1)
         assert gone.error_code == Code.UNKNOWN_MEMBER_ID
-        await until(lambda: heard.of(GroupRules)[-1].moved == {"g": False})
+        await until(lambda: front.of(GroupRules)[-1].moved == {"g": False})
         assert sidecar.brokers.placeholders["g"].state == "Empty", "before, no native client could have joined"
         assert sidecar.metrics.value("moves", "broker", "done") == 1
         assert not sidecar.state.partitions[0].groups
@@ -56,7 +56,7 @@ def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
         await sidecar.all_joined()
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         await until(lambda: sidecar.coordinator.moves.releases.under_way)
         sidecar.assign(2)
         await until(lambda: not sidecar.coordinator.moves.releases.under_way)
@@ -83,12 +83,12 @@ def test_a_placeholder_of_an_owner_that_was_cut_off_goes_when_the_group_is_order
         there.take()
         if order == "before it took over":
             sidecar.assign(2)
-            await say(sidecar, "g", managed="false")
+            await store_settings(sidecar, "g", managed="false")
             await asyncio.sleep(0.02)
             assert there.state == "Stable", "it may be the placeholder of another owner"
             await sidecar.own()
         else:
-            await say(sidecar, "g", managed="false")
+            await store_settings(sidecar, "g", managed="false")
         await until(lambda: there.state == "Empty")
 
     run(test)
@@ -98,9 +98,9 @@ def test_a_group_that_is_wanted_again_stays() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
         epoch = await at_work(sidecar, client)
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         await until(lambda: sidecar.coordinator.moves.releases.under_way)
-        await say(sidecar, "g", managed=None)
+        await store_settings(sidecar, "g", managed=None)
         await until(lambda: not sidecar.coordinator.moves.releases.under_way)
         group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         assert group.epoch > epoch
@@ -129,7 +129,7 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
             sync = sg.SyncGroupRequest("g", 1, joined.member_id, instance, "consumer", "range", part)
             assert (await clients[instance].ask(sync, 5)).error_code == Code.NONE
             part = []
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
         await until(lambda: group.state == "PreparingRebalance")
         beaten = await one.ask(hb.HeartbeatRequest("g", 1, leads.member_id, "i1"), 4)
@@ -150,7 +150,7 @@ def test_a_group_is_given_back_only_when_its_placeholder_at_the_broker_is_free()
         epoch = await at_work(sidecar, client)
         await sidecar.all_joined()
         hung = sidecar.brokers.faults.hang(Api.LEAVE_GROUP)
-        await say(sidecar, "g", managed="false")
+        await store_settings(sidecar, "g", managed="false")
         assert (await client.ask(beat("g", "m1", -1), 1)).error_code == Code.NONE
         await until(lambda: hung.met)
         await asyncio.sleep(0.05)

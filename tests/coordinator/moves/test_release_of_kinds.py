@@ -12,10 +12,10 @@ from sidecar.link.messages import GroupRules
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.moves.moving import at_work, run, say
+from tests.coordinator.moves.moving import at_work, run, store_settings
 from tests.coordinator.runtime.test_streams_groups import TOPOLOGY, Member, rounds
 from tests.inprocess.broker import request_versions
-from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, Heard, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, RecordingFront, until
 from tests.inprocess.messages import beat
 
 SERVED: dict[str, Any] = {"front": {"share": True, "streams": True}}
@@ -30,7 +30,7 @@ async def share_at_work(client: EmbeddedClient) -> int:
 
 
 async def streams_at_work(sidecar: EmbeddedSidecar) -> Member:
-    """It has all tasks."""
+    """Returns a streams member with all tasks."""
     await sidecar.topics(**{"in": 2, "app-r": 2, "app-c": 2})
     one = Member(await sidecar.client(), "m1")
     await rounds(sidecar, one)
@@ -44,8 +44,8 @@ def group_of(sidecar: EmbeddedSidecar) -> Any:
     return None if shard is None else shard.groups.get(GROUP)
 
 
-async def gives_up(sidecar: EmbeddedSidecar, one: Member) -> None:
-    """Its tasks, one heartbeat after it has been told to; the one after that removes it."""
+async def revoke_all_tasks(sidecar: EmbeddedSidecar, one: Member) -> None:
+    """The member revokes its tasks one heartbeat after the target is empty; the next heartbeat removes it."""
     await until(lambda: not any(group_of(sidecar).target.values()))
     await one.beat()
     assert one.tasks == {} and sidecar.rules.managed(GROUP)
@@ -59,12 +59,12 @@ async def gives_up(sidecar: EmbeddedSidecar, one: Member) -> None:
 
 def test_members_of_a_share_group_join_the_broker_under_the_same_share_state() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard, client = Heard(sidecar.coordinator), await sidecar.client()
+        front, client = RecordingFront(sidecar.coordinator), await sidecar.client()
         epoch = await share_at_work(client)
         there = sidecar.brokers.share.group(GROUP)
         await until(lambda: there.members)
-        await say(sidecar, GROUP, managed="false")
-        await until(lambda: heard.of(GroupRules)[-1].moved == {GROUP: False})
+        await store_settings(sidecar, GROUP, managed="false")
+        await until(lambda: front.of(GroupRules)[-1].moved == {GROUP: False})
         assert not there.members and not sidecar.state.partitions[0].groups
         res = await client.ask(sh.ShareGroupHeartbeatRequest(GROUP, "m1", epoch), 1)
         assert res.error_code == Code.UNKNOWN_MEMBER_ID, "GROUP_ID_NOT_FOUND would end it"
@@ -79,11 +79,11 @@ def test_members_of_a_share_group_join_the_broker_under_the_same_share_state() -
 def test_a_streams_group_goes_back_when_its_members_have_given_up_their_tasks() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         one = await streams_at_work(sidecar)
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         join = th.StreamsGroupHeartbeatRequest(GROUP, "m2", 0, -1, None, None, 30_000, TOPOLOGY, [], [], [], "p")
         newcomer = await (await sidecar.client()).ask(join, 1)
         assert newcomer.error_code == Code.NOT_COORDINATOR, "nobody joins any more"
-        await gives_up(sidecar, one)
+        await revoke_all_tasks(sidecar, one)
         assert sidecar.metrics.value("moves", "broker", "done") == 1
 
     run(test, **SERVED)
@@ -99,7 +99,7 @@ def test_a_new_owner_goes_on_with_a_share_group_that_is_to_leave() -> None:
         there = sidecar.brokers.share.group(GROUP)
         await until(lambda: there.members)
         sidecar.brokers.share.deaf = True
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         await until(lambda: not sidecar.owner_of(GROUP).shard.groups[GROUP].members)  # type: ignore[union-attr]
         sidecar.assign(2)
         sidecar.brokers.share.deaf = False
@@ -115,14 +115,14 @@ def test_a_new_owner_goes_on_with_a_share_group_that_is_to_leave() -> None:
 def test_a_new_owner_goes_on_with_a_streams_group_that_is_to_leave() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         one = await streams_at_work(sidecar)
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         await until(lambda: sidecar.coordinator.moves.releases.under_way)
         sidecar.assign(2)
         await until(lambda: not sidecar.coordinator.moves.releases.under_way)
         await sidecar.own()
         before = group_of(sidecar).epoch
         await until(lambda: group_of(sidecar).epoch > before)
-        await gives_up(sidecar, one)
+        await revoke_all_tasks(sidecar, one)
 
     run(test, **SERVED)
 
@@ -158,7 +158,7 @@ def test_a_group_whose_members_its_broker_would_refuse_stays(kind: str, how: str
         else:
             sidecar.brokers.unserved.add(REFUSES[kind])
         epoch = group_of(sidecar).epoch
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         await until(lambda: sidecar.rules.overrides.get(GROUP) == "true")
         await until(lambda: not sidecar.coordinator.moves.releases.under_way)
         assert sidecar.stored.why(GROUP).startswith(NOT_GIVEN_BACK) and FEATURES[kind] in sidecar.stored.why(GROUP)
@@ -169,7 +169,7 @@ def test_a_group_whose_members_its_broker_would_refuse_stays(kind: str, how: str
         sidecar.brokers.unserved.clear()
         sidecar.brokers.versions[int(REFUSES[kind])] = request_versions(REFUSES[kind])
         sidecar.cluster.close()
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         await until(lambda: group_of(sidecar) is None or group_of(sidecar).epoch > epoch)
 
     run(test, **SERVED)
@@ -187,7 +187,7 @@ def test_a_group_without_members_goes_to_any_broker(kind: str) -> None:
             await client.ask(sh.ShareGroupHeartbeatRequest(GROUP, "m1", -1), 1)
         else:
             await client.ask(th.StreamsGroupHeartbeatRequest(GROUP, "m1", -1), 1)
-        await say(sidecar, GROUP, managed="false")
+        await store_settings(sidecar, GROUP, managed="false")
         await until(lambda: not sidecar.rules.managed(GROUP))
         assert sidecar.metrics.value("moves", "broker", "done") == 1
 

@@ -11,7 +11,7 @@ from sidecar.coordinator.moves.unstable_groups import Patience
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
-from tests.coordinator.moves.moving import QUICK, Broker, beats, classic, run, say
+from tests.coordinator.moves.moving import QUICK, Broker, beats, classic, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.messages import join
 
@@ -38,14 +38,14 @@ def test_what_is_said_while_the_broker_is_asked_counts(monkeypatch: pytest.Monke
     word = "true" if limit_s == 0.0 else "false"
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.overrides == {"theirs": "later"}, 3)
         said = asyncio.Event()
 
         async def describe(conn: object, group_id: str, timeout_s: float) -> Native:
             if sidecar.rules.overrides.get(group_id) == "later":
                 broker.group = classic("n1")
-                await say(sidecar, group_id, managed=word)
+                await store_settings(sidecar, group_id, managed=word)
                 await until(lambda: sidecar.rules.overrides == {"theirs": word}, 3)
                 said.set()
             return broker.group
@@ -64,7 +64,7 @@ def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.Mon
     Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        await say(sidecar, "theirs", managed="true")
+        await store_settings(sidecar, "theirs", managed="true")
         await until(lambda: sidecar.rules.overrides == {"theirs": "false"}, 3)
         assert "does not become stable" in sidecar.lines.fields("group not taken in")["problem"]
         assert sidecar.metrics.value("moves", "sidecar", "given up") == 1

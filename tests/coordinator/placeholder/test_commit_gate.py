@@ -17,19 +17,19 @@ from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
-    hasten,
     identity,
     joined,
     names,
     ours,
+    shorten_pauses,
 )
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import commit
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_a_commit_does_not_wait_for_ever() -> None:
@@ -61,9 +61,9 @@ def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_w
     async def test(sidecar: EmbeddedSidecar) -> None:
         client, epoch = await joined(sidecar)
         await sidecar.all_joined()
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, OpenOffsets("g", frozenset({"orders"}))))
-        assert (await heard.reply(1)).code == Code.NONE
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, OpenOffsets("g", frozenset({"orders"}))))
+        assert (await front.reply(1)).code == Code.NONE
         assert identity(sidecar).metadata == ms.readable({"orders"}) and identity(sidecar).generation == 2
         assert await committed(client, epoch) == Code.NONE
         await until(lambda: identity(sidecar).metadata == ms.UNREADABLE)
@@ -86,13 +86,13 @@ def test_a_fetch_is_answered_only_when_no_former_owner_can_commit_any_more() -> 
         await sidecar.all_joined()
         joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         await moved_away_and_back(sidecar)
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, FetchCheck("g", None, -1)))
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, FetchCheck("g", None, -1)))
         await until(lambda: joins.parked)
         await turns()
-        assert heard.of(Reply) == [] and identity(sidecar).member_id == f"{OURS}-1"
+        assert front.of(Reply) == [] and identity(sidecar).member_id == f"{OURS}-1"
         joins.release()
-        assert await heard.reply(1) == CheckReply() and identity(sidecar).member_id == f"{OURS}-2"
+        assert await front.reply(1) == CheckReply() and identity(sidecar).member_id == f"{OURS}-2"
 
     run(test)
 
@@ -110,9 +110,9 @@ def test_a_commit_that_waited_for_the_takeover_waits_no_longer_for_its_placehold
         await turns()
         sidecar.assign(1)
         await until(lambda: fences.parked)
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         check = CommitCheck("g", "m1", epoch, None, 9, False, (("orders", ZERO_UUID, 0),))
-        heard.tell(Request(1, check))
+        front.send(Request(1, check))
         await asyncio.sleep(0.01)
         fences.release()
         await until(lambda: joins.parked)
@@ -127,9 +127,9 @@ def test_a_fetch_of_a_new_group_does_not_wait_for_the_placeholder() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         sidecar.brokers.initial_delay_s = SLOW_S
         await joined(sidecar)
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, FetchCheck("g", None, -1)))
-        assert await heard.reply(1) == CheckReply()
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, FetchCheck("g", None, -1)))
+        assert await front.reply(1) == CheckReply()
         assert identity(sidecar).state in ("Empty", "PreparingRebalance")
 
     run(test)

@@ -15,14 +15,14 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
-from tests.coordinator.joined import OURS, committed, hasten, identity, joined, names, ours
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
+from tests.coordinator.joined import OURS, committed, identity, joined, names, ours, shorten_pauses
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import commit, join
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 # ---- commits of two members -----------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ ANYBODY = {"refuse_commits_of_others": False}
 """Which member owns a partition is not what is tried here."""
 
 
-async def two_members(sidecar: EmbeddedSidecar) -> Heard:
+async def two_members(sidecar: EmbeddedSidecar) -> RecordingFront:
     """Members m1 and m2 of one group with a placeholder. Returns a front that speaks for both."""
     client, _ = await joined(sidecar)
     await client.ask(join("g", "m2"), 1)
@@ -44,38 +44,38 @@ async def two_members(sidecar: EmbeddedSidecar) -> Heard:
     group: Any = shard.groups["g"]
     for name, m in list(group.members.items()):
         group.members[name] = replace(m, member_epoch=3)
-    return Heard(sidecar.coordinator)
+    return RecordingFront(sidecar.coordinator)
 
 
-async def passed(heard: Heard, token: int, event: Any) -> CheckReply:
-    heard.tell(Request(token, event))
-    reply = await heard.reply(token)
+async def passed(front: RecordingFront, token: int, event: Any) -> CheckReply:
+    front.send(Request(token, event))
+    reply = await front.reply(token)
     assert isinstance(reply, CheckReply) and reply.code == Code.NONE
     return reply
 
 
-async def waits(heard: Heard, token: int, event: Any) -> None:
-    heard.tell(Request(token, event))
+async def waits(front: RecordingFront, token: int, event: Any) -> None:
+    front.send(Request(token, event))
     await turns()
-    assert all(m.token != token for m in heard.of(Reply))
+    assert all(m.token != token for m in front.of(Reply))
 
 
 def test_another_member_waits_for_a_commit_that_is_under_way_to_the_same_partition() -> None:
     """Symptom: a commit of a partition's former member came over another connection, behind one of its new member."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = await two_members(sidecar)
-        first = await passed(heard, 1, check("m1", 3, 0))
-        await passed(heard, 2, check("m1", 3, 0))
-        await passed(heard, 3, check("m2", 3, 1))
-        await waits(heard, 4, check("m2", 3, 0, 1))
-        await waits(heard, 5, FetchCheck("g", "m2", 3))
-        heard.tell(CommitEnded(first.ticket, sure=True))
+        front = await two_members(sidecar)
+        first = await passed(front, 1, check("m1", 3, 0))
+        await passed(front, 2, check("m1", 3, 0))
+        await passed(front, 3, check("m2", 3, 1))
+        await waits(front, 4, check("m2", 3, 0, 1))
+        await waits(front, 5, FetchCheck("g", "m2", 3))
+        front.send(CommitEnded(first.ticket, sure=True))
         await turns()
-        assert all(r.token not in (4, 5) for r in heard.of(Reply)), "the second one of m1 is still under way"
-        heard.tell(CommitEnded((await heard.reply(2)).ticket, sure=True))
-        assert (await heard.reply(4)).identity == first.identity and (await heard.reply(5)).code == Code.NONE
-        await waits(heard, 6, check("m1", 3, 1))
+        assert all(r.token not in (4, 5) for r in front.of(Reply)), "the second one of m1 is still under way"
+        front.send(CommitEnded((await front.reply(2)).ticket, sure=True))
+        assert (await front.reply(4)).identity == first.identity and (await front.reply(5)).code == Code.NONE
+        await waits(front, 6, check("m1", 3, 1))
 
     run(test, consumer=ANYBODY)
 
@@ -85,12 +85,12 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
     the older commit came in later. What was acknowledged had gone back."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = await two_members(sidecar)
-        first = await passed(heard, 1, check("m1", 3, 0))
+        front = await two_members(sidecar)
+        first = await passed(front, 1, check("m1", 3, 0))
         later = msgspec.structs.replace(check("m1", 3, 0), connection=1)
-        await waits(heard, 2, later)
-        heard.tell(CommitEnded(first.ticket, sure=True))
-        assert (await heard.reply(2)).identity == first.identity
+        await waits(front, 2, later)
+        front.send(CommitEnded(first.ticket, sure=True))
+        assert (await front.reply(2)).identity == first.identity
 
     run(test, consumer=ANYBODY)
 
@@ -98,14 +98,14 @@ def test_a_member_that_has_given_up_waiting_does_not_overtake_itself() -> None:
 @pytest.mark.parametrize("how", ["told", "front"])
 def test_a_commit_in_doubt_is_waited_for_until_the_broker_would_refuse_it(how: str) -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = await two_members(sidecar)
-        first = await passed(heard, 1, check("m1", 3, 0))
-        second = Heard(sidecar.coordinator)
+        front = await two_members(sidecar)
+        first = await passed(front, 1, check("m1", 3, 0))
+        second = RecordingFront(sidecar.coordinator)
         joins = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)
         if how == "told":
-            heard.tell(CommitEnded(first.ticket, sure=False))
+            front.send(CommitEnded(first.ticket, sure=False))
         else:
-            heard.leave()
+            front.leave()
         await waits(second, 2, check("m2", 3, 0))
         await until(lambda: joins.parked)
         joins.release()
@@ -120,22 +120,22 @@ def test_a_commit_of_which_nobody_speaks_any_more_is_in_doubt(monkeypatch: pytes
     monkeypatch.setattr(module, "LOST_SIGHT_MS", 30)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = await two_members(sidecar)
-        first = await passed(heard, 1, check("m1", 3, 0))
-        assert (await passed(heard, 2, check("m2", 3, 0))).identity != first.identity
+        front = await two_members(sidecar)
+        first = await passed(front, 1, check("m1", 3, 0))
+        assert (await passed(front, 2, check("m2", 3, 0))).identity != first.identity
 
     run(test, consumer=ANYBODY)
 
 
 def test_those_who_wait_for_a_commit_do_not_wait_for_ever() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = await two_members(sidecar)
-        await passed(heard, 1, check("m1", 3, 0))
-        heard.tell(Request(2, check("m2", 3, 0)))
-        assert (await heard.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
-        heard.tell(Request(3, check("m2", 3, 0)))
+        front = await two_members(sidecar)
+        await passed(front, 1, check("m1", 3, 0))
+        front.send(Request(2, check("m2", 3, 0)))
+        assert (await front.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        front.send(Request(3, check("m2", 3, 0)))
         sidecar.assign(2)
-        assert (await heard.reply(3)).code == Code.NOT_COORDINATOR and sidecar.coordinator.placeholders.commits.quiet
+        assert (await front.reply(3)).code == Code.NOT_COORDINATOR and sidecar.coordinator.placeholders.commits.quiet
 
     run(test, consumer=ANYBODY, placeholders={"wait_ms": 50})
 

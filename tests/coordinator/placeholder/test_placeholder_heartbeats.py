@@ -8,16 +8,16 @@ import pytest
 
 from sidecar.wire.apis import Api
 from tests.coordinator.joined import (
-    hasten,
     identity,
     joined,
+    shorten_pauses,
 )
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run, until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 @pytest.mark.parametrize("end", ["expel", "take"])

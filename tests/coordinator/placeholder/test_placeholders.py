@@ -22,24 +22,24 @@ from tests.coordinator.joined import (
     OURS,
     SLOW_S,
     committed,
-    hasten,
     identity,
     joined,
     names,
     ours,
+    shorten_pauses,
     simple_commit,
     taken_over,
 )
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.faults import ALWAYS
 from tests.inprocess.messages import beat, commit, join
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 # ---- taking a placeholder --------------------------------------------------------------------------------------------
@@ -460,12 +460,12 @@ def test_before_a_group_is_deleted_its_placeholder_is_given_up() -> None:
         await sidecar.all_joined()
         late = sidecar.brokers.faults.delay(Api.LEAVE_GROUP, 0.05)
         await client.ask(beat("g", "m1", -1), 1)
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, OpenOffsets("g")))
-        assert (await heard.reply(1)).code == Code.NONE
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, OpenOffsets("g")))
+        assert (await front.reply(1)).code == Code.NONE
         assert late.met == 1 and identity(sidecar).state == "Empty"
-        heard.tell(Request(2, DeleteGroup("g")))
-        assert (await heard.reply(2)).code == Code.NONE
+        front.send(Request(2, DeleteGroup("g")))
+        assert (await front.reply(2)).code == Code.NONE
 
     run(test)
 
@@ -518,9 +518,9 @@ def test_a_check_of_an_older_kind_of_producer_gets_the_placeholder_too() -> None
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         await joined(sidecar)
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, CommitCheck("g", "", -1, None, 2, True, ())))
-        reply = await heard.reply(1)
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, CommitCheck("g", "", -1, None, 2, True, ())))
+        reply = await front.reply(1)
         assert reply.code == Code.NONE and reply.identity.instance_id == OURS
 
     run(test)

@@ -44,7 +44,7 @@ Caller = Callable[[int, int, Any], Any]
 """What the broker answers to a request of the sidecar's, or to one that passes; None: it closes the connection."""
 
 
-def nobody(api: int, version: int, request: Any) -> Any:
+def no_answer(api: int, version: int, request: Any) -> Any:
     return av.ApiVersionsResponse() if api == Api.API_VERSIONS else None
 
 
@@ -65,7 +65,7 @@ def _answer(api: int, version: int, request: Any, group: Code, topic: Code) -> A
         return refusal(Api(api), request, version, group)
     if api == Api.LIST_OFFSETS:
         return refusal(Api.LIST_OFFSETS, request, version, topic)
-    return nobody(api, version, request)
+    return no_answer(api, version, request)
 
 
 class Broker:
@@ -75,10 +75,10 @@ class Broker:
         self._caller = caller
         self._bytes = bytearray()
         self._transport = MemoryTransport(upstream, ("broker", 9092))
-        self._transport.heard = self._heard
+        self._transport.on_write = self._written
         self._transport.protocol.connection_made(self._transport)
 
-    def _heard(self, data: bytes) -> None:
+    def _written(self, data: bytes) -> None:
         self._bytes += data
         for frame in frames(bytes(self._bytes)):
             del self._bytes[: len(frame)]
@@ -99,7 +99,7 @@ class Broker:
             loop.call_soon(self._transport.feed, response_frame(correlation, flexible_head, response.encode(version)))
 
 
-class Doorway(Session):
+class SessionWithBroker(Session):
     def __init__(self, front: Front, caller: Caller) -> None:
         super().__init__(front.server)
         self._caller = caller
@@ -134,7 +134,7 @@ def requests(libs: Path) -> dict[str, Spec]:
 
 
 async def _send(sidecar: EmbeddedSidecar, caller: Caller, api: Api, spec: Named, version: int) -> None:
-    session = Doorway(sidecar.front, caller)
+    session = SessionWithBroker(sidecar.front, caller)
     client = MemoryTransport(session, ("10.0.0.9", 50_000))
     session.connection_made(client)
     body = spec.make(random.Random(1), version).encode(version)
@@ -154,7 +154,7 @@ def _left(sidecar: EmbeddedSidecar) -> int:
 CASES = [
     pytest.param(Api(key), caller, id=f"{Api(key).name.lower()}-{caller.__name__}")
     for key in SERVED
-    for caller in (nobody, without_rights, with_rights)
+    for caller in (no_answer, without_rights, with_rights)
     if key not in JOINS or caller is not with_rights
 ]
 
@@ -163,7 +163,7 @@ CASES = [
 def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec], api: Api, caller: Caller) -> None:
     numbers = itertools.count()
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1) as sidecar:
             version = min(SERVED[api].high, max(requests[f"{message_name(api)}Request"].versions))
             for size in SIZES:
@@ -179,6 +179,6 @@ def test_nothing_stays_of_names_that_a_client_makes_up(requests: dict[str, Spec]
 
     tracemalloc.start()
     try:
-        clock.run(whole())
+        clock.run(main())
     finally:
         tracemalloc.stop()

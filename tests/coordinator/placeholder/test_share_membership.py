@@ -12,7 +12,7 @@ from tests.inprocess.embedded_sidecar import Lines
 
 
 class SilentBroker:
-    """It takes connections and answers nothing."""
+    """A cluster whose brokers accept connections and answer nothing."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -30,7 +30,7 @@ def test_who_waits_for_a_broker_that_is_silent_asks_it_no_more_when_another_one_
     """Symptom: of a thousand share groups the last ones were asked for at the suspended broker for 50 s, though the
     next one had them, and there their placeholders' sessions had ended by then."""
 
-    async def whole() -> None:
+    async def main() -> None:
         broker: Any = SilentBroker()
         keeper = 2
         membership = ShareMembership(broker, Lines(), lambda node_id, group_id: node_id == keeper)
@@ -42,4 +42,4 @@ def test_who_waits_for_a_broker_that_is_silent_asks_it_no_more_when_another_one_
         assert asyncio.get_running_loop().time() - began_s <= ANSWER_S and broker.asked == AT_ONCE
         assert [type(e) for e in found] == [TimeoutError] * AT_ONCE + [ConnectionLost] * 2 * AT_ONCE
 
-    clock.run(whole())
+    clock.run(main())

@@ -18,7 +18,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
-from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, Heard, run, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, RecordingFront, run, until
 from tests.inprocess.faults import ALWAYS
 from tests.inprocess.share import BrokerShareGroup
 
@@ -164,7 +164,7 @@ def test_while_the_share_coordinator_is_away_what_is_known_goes_on() -> None:
         assert states(sidecar) == {"initialising": 1}
         warnings = sidecar.lines.events("warning")
         assert "share state is not told in time" in warnings and "share state is not initialised" in warnings
-        sidecar.brokers.share.back()
+        sidecar.brokers.share.recover()
         await passes(sidecar, 3)
         reply = await beat(second, other.member_epoch, member="m2")
         assert sidecar.topic_id("payments") in (parts(reply) or {})
@@ -272,14 +272,14 @@ def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
         assert beats(sidecar) > before and list(at_broker(sidecar).members) == [member_id]
         assert states(sidecar) == {"held": 1}
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(FakeBrokers(nodes=(1, 2), partitions=1), front={"share": True}) as sidecar:
             await sidecar.topics(orders=2)
             sidecar.brokers.topics[OFFSETS].leaders[:] = [2]
             sidecar.show()
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("api", [Api.SHARE_GROUP_HEARTBEAT, Api.SHARE_GROUP_DESCRIBE, Api.DESCRIBE_SHARE_GROUP_OFFSETS])
@@ -360,10 +360,10 @@ def test_a_member_that_comes_back_meanwhile_keeps_it() -> None:
 def test_whoever_administers_waits_until_it_has_left() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client, _ = await joined(sidecar)
-        front = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         late = sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, matches=lambda req: req.member_epoch == -1)
         await beat(client, -1)
-        front.tell(Request(7, OpenShareState("g")))
+        front.send(Request(7, OpenShareState("g")))
         await passes(sidecar, 1)
         assert at_broker(sidecar).members
         late.release()
@@ -376,9 +376,9 @@ def test_whoever_administers_waits_until_it_has_left() -> None:
 def test_but_not_for_ever() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         await joined(sidecar)
-        front = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         began_s = now_s()
-        front.tell(Request(7, OpenShareState("g")))
+        front.send(Request(7, OpenShareState("g")))
         assert (await front.reply(7)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
         assert 4.9 <= now_s() - began_s < 6
 
@@ -388,11 +388,11 @@ def test_but_not_for_ever() -> None:
 def test_nor_beyond_the_ownership() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         await joined(sidecar)
-        front = Heard(sidecar.coordinator)
-        front.tell(Request(7, OpenShareState("g")))
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(7, OpenShareState("g")))
         sidecar.assign(-1)
         assert (await front.reply(7)).code == Code.NOT_COORDINATOR
-        front.tell(Request(8, OpenShareState("g")))
+        front.send(Request(8, OpenShareState("g")))
         assert (await front.reply(8)).code == Code.NOT_COORDINATOR
 
     share(test)

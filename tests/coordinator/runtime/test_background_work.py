@@ -24,7 +24,7 @@ from sidecar.state.codec import Encoded, Stamp, owner_epoch_of
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 AUTHORIZER = {"authorizer.class.name": ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", 4)}
@@ -36,14 +36,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], authorizer: bool = False, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar(**{"partitions": 1, **given})
         sidecar.brokers.settings.update(AUTHORIZER if authorizer else {})
         async with sidecar:
             await sidecar.topics(orders=4, payments=2)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def stored(sidecar: EmbeddedSidecar, kind: str) -> list[tuple[Record, int, Encoded]]:
@@ -191,25 +191,25 @@ def test_a_run_that_hangs_is_written_off_and_told() -> None:
 
 # ---- regular expressions --------------------------------------------------------------------------------------------
 def regexes(sidecar: EmbeddedSidecar) -> list[tuple[str, ...]]:
-    """What regular expressions were resolved to, in the log's order."""
+    """Returns the topics of each resolved regular expression, in the log's order."""
     return [r.topics for r, _, _ in stored(sidecar, Kind.REGEX) if isinstance(r, RegexRecord)]
 
 
 def test_without_an_authorizer_nobody_is_asked() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)
         assert set(assigned(reply)) == {sidecar.topic_id("orders"), sidecar.topic_id("payments")}
         assert regexes(sidecar) == [("orders", "payments")]
-        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 0 and heard.of(AskAccess) == []
+        assert sidecar.brokers.count(Api.LIST_OFFSETS) == 0 and front.of(AskAccess) == []
 
     run(test)
 
 
 def test_with_an_authorizer_only_what_the_client_may_see_counts() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        bystander = Heard(sidecar.coordinator)
+        bystander = RecordingFront(sidecar.coordinator)
         sidecar.brokers.no_describe.add("payments")
         client = await sidecar.client()
         reply = await client.ask(join("g", "m1", topics=None, regex="(orders|pay.*)"), 1)

@@ -8,13 +8,13 @@ import pytest
 
 from sidecar.link.messages import BrokerSilence
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.watched import GONE, Bench, hasten, run
+from tests.coordinator.runtime.watched import GONE, Bench, run, shorten_pauses
 from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_without_its_broker_the_sidecar_withdraws_and_comes_back_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from sidecar.link.messages import BrokerSilence
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.watched import GONE, Bench, hasten, run
+from tests.coordinator.runtime.watched import GONE, Bench, run, shorten_pauses
 from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 from tests.inprocess.faults import Fault
@@ -22,7 +22,7 @@ from tests.inprocess.messages import join
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_partitions_that_are_added_to_the_state_topic_change_nothing_while_a_sidecar_runs(

@@ -26,7 +26,7 @@ from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.wire.apis import Api
 from tests.inprocess.broker import STATE, FakeBrokers
-from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, Heard, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 
@@ -354,7 +354,7 @@ def test_a_tail_that_is_late_for_one_attempt_serves_the_next() -> None:
 # ---- losing it ------------------------------------------------------------------------------------------------------
 def test_a_fenced_append_drops_the_partition_and_it_is_taken_over_again() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         client = await sidecar.client()
         epoch = await member(sidecar, client)
         await client.ask(beat("g", "m1", epoch), 1)
@@ -373,7 +373,7 @@ def test_a_fenced_append_drops_the_partition_and_it_is_taken_over_again() -> Non
         assert decode_key(claim.key).sub_id < decode_key(newest.key).sub_id
         assert claims(sidecar)[-1]["why"] == "rebuilt"
         assert (await newcomer.ask(join("g", "m2"), 1)).error_code == Code.NONE
-        assert any("g" in v.groups for v in heard.of(Void))
+        assert any("g" in v.groups for v in front.of(Void))
 
     run(test)
 
@@ -406,11 +406,11 @@ def test_the_fence_is_renewed_and_nobody_notices() -> None:
 
 def test_whoever_is_out_of_the_owners_group_serves_nothing() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         client = await sidecar.client()
         epoch = await member(sidecar, client)
         sidecar.coordinator.owners_lost("owners' group: UNKNOWN_MEMBER_ID")
-        assert not sidecar.coordinator.leased() and heard.of(Lease)[-1] == Lease(0)
+        assert not sidecar.coordinator.leased() and front.of(Lease)[-1] == Lease(0)
         assert phase(sidecar) is Phase.ELSEWHERE
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NOT_COORDINATOR
         await sidecar.own()
@@ -511,7 +511,7 @@ def test_only_so_many_requests_wait_at_once() -> None:
 
 def test_stop_lets_the_writers_finish_and_sends_everybody_on() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         waiting = await sidecar.client()
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
         waiting.post(join("g", "m1", topics=[]), 1)
@@ -519,8 +519,8 @@ def test_stop_lets_the_writers_finish_and_sends_everybody_on() -> None:
         stopping = asyncio.get_running_loop().create_task(sidecar.coordinator.stop())
         await turns()
         refused = CommitCheck("g", "m1", 1, None, 9, False, ())
-        heard.tell(Request(5, refused))
-        assert (await heard.reply(5)).code == Code.COORDINATOR_NOT_AVAILABLE
+        front.send(Request(5, refused))
+        assert (await front.reply(5)).code == Code.COORDINATOR_NOT_AVAILABLE
         hung.release()
         await stopping
         assert (await waiting.answer(join("g", "m1"), 1)).error_code == Code.NONE, "its records were written"
@@ -567,15 +567,15 @@ def test_partitions_are_taken_over_side_by_side() -> None:
 
 def test_answers_of_one_partition_leave_in_the_order_of_their_records() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
         events = [join_event(f"m{i}") for i in range(20)]
         for i, event in enumerate(events):
-            heard.tell(Request(i + 1, event))
-        assert heard.of(Reply) == []
+            front.send(Request(i + 1, event))
+        assert front.of(Reply) == []
         hung.release()
-        await heard.reply(20)
-        assert [r.token for r in heard.of(Reply)] == list(range(1, 21))
+        await front.reply(20)
+        assert [r.token for r in front.of(Reply)] == list(range(1, 21))
 
     run(test, consumer={"join_wait_ms": 0})
 
@@ -584,16 +584,16 @@ def test_who_only_asks_hears_nothing_that_is_not_committed() -> None:
     """Kafka would answer from what is committed already; here the answer waits for what was written before it."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
-        heard.tell(Request(1, join_event("m1")))
-        heard.tell(Request(2, DeletionCheck("g")))
-        heard.tell(Request(3, DescribeConsumerGroup("g")))
+        front.send(Request(1, join_event("m1")))
+        front.send(Request(2, DeletionCheck("g")))
+        front.send(Request(3, DescribeConsumerGroup("g")))
         await turns()
-        assert heard.of(Reply) == []
+        assert front.of(Reply) == []
         hung.release()
-        assert (await heard.reply(3)).members[0].member_id == "m1"
-        assert [r.token for r in heard.of(Reply)] == [1, 2, 3]
+        assert (await front.reply(3)).members[0].member_id == "m1"
+        assert [r.token for r in front.of(Reply)] == [1, 2, 3]
 
     run(test, consumer={"join_wait_ms": 0})
 

@@ -13,7 +13,7 @@ from sidecar.link.loopback import Loopback
 from sidecar.link.messages import AccessAnswer, GroupRules, Lease, Reply, Request, Touch, View, Void
 from sidecar.process.tasks import Broken
 from sidecar.wire.apis import Api
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, run, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, run, turns, until
 from tests.inprocess.messages import assigned, beat, join
 
 
@@ -24,34 +24,34 @@ def hello(name: str, group_id: str = "g") -> ConsumerHeartbeat:
 
 def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
-        lease, rules, view = heard.messages
+        front = RecordingFront(sidecar.coordinator)
+        lease, rules, view = front.messages
         assert rules == GroupRules()
         assert lease == Lease(*sidecar.service.lease.until) and view == sidecar.coordinator.view
         sidecar.prove(70_000)
         sidecar.assign(2)
-        assert [type(m) for m in heard.messages[3:]] == [Lease, View]
-        assert heard.of(View)[-1].owners == (2,)
+        assert [type(m) for m in front.messages[3:]] == [Lease, View]
+        assert front.of(View)[-1].owners == (2,)
 
     run(test)
 
 
 def test_a_view_that_is_the_same_is_shown_once() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         for _ in range(3):
             sidecar.show()
-        assert len(heard.of(View)) == 1
+        assert len(front.of(View)) == 1
 
     run(test)
 
 
 def test_each_front_gets_the_replies_to_its_own_tokens() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        one, two = Heard(sidecar.coordinator), Heard(sidecar.coordinator)
-        one.tell(Request(1, hello("m1", "g1")))
-        two.tell(Request(1, hello("m2", "g2")))
-        two.tell(Request(2, hello("m3", "g2")))
+        one, two = RecordingFront(sidecar.coordinator), RecordingFront(sidecar.coordinator)
+        one.send(Request(1, hello("m1", "g1")))
+        two.send(Request(1, hello("m2", "g2")))
+        two.send(Request(2, hello("m3", "g2")))
         assert (await one.reply(1)).member_id == "m1"
         assert (await two.reply(1)).member_id == "m2"
         assert (await two.reply(2)).member_id == "m3"
@@ -68,8 +68,8 @@ def test_two_real_fronts_serve_members_of_one_group() -> None:
         one, two = await sidecar.client(), await sidecar.client(second)
         a, b = await one.ask(join("g", "m1"), 1), await two.ask(join("g", "m2"), 1)
         assert (a.error_code, b.error_code, b.member_id) == (0, 0, "m2")
-        described = Heard(sidecar.coordinator)
-        described.tell(Request(1, DescribeConsumerGroup("g")))
+        described = RecordingFront(sidecar.coordinator)
+        described.send(Request(1, DescribeConsumerGroup("g")))
         assert [m.member_id for m in (await described.reply(1)).members] == ["m1", "m2"]
 
     run(test)
@@ -80,7 +80,7 @@ def test_a_change_of_the_group_voids_the_grants_of_every_front() -> None:
         link = Loopback(asyncio.get_running_loop().call_soon)
         second = sidecar.another_front(link, lambda group_id: True)
         link.serve(sidecar.coordinator)
-        one, two, listener = await sidecar.client(), await sidecar.client(second), Heard(sidecar.coordinator)
+        one, two, listener = await sidecar.client(), await sidecar.client(second), RecordingFront(sidecar.coordinator)
         reply = await one.ask(join("g", "m1"), 1)
         await one.ask(beat("g", "m1", reply.member_epoch, assigned(reply)), 1)
         await one.ask(beat("g", "m1", reply.member_epoch), 1)
@@ -97,19 +97,19 @@ def test_a_change_of_the_group_voids_the_grants_of_every_front() -> None:
 
 def test_the_grant_comes_with_the_answer_and_ends_with_the_next_change() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, hello("m1")))
-        joined = await heard.reply(1)
-        heard.tell(Request(2, ConsumerHeartbeat("g", "m1", joined.member_epoch)))
-        await heard.reply(2)
-        assert heard.of(Reply)[-1].grant is None, "it may have to be told its partitions again"
-        heard.tell(Request(3, ConsumerHeartbeat("g", "m1", joined.member_epoch, owned=joined.assignment)))
-        await heard.reply(3)
-        grant = heard.of(Reply)[-1].grant
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, hello("m1")))
+        joined = await front.reply(1)
+        front.send(Request(2, ConsumerHeartbeat("g", "m1", joined.member_epoch)))
+        await front.reply(2)
+        assert front.of(Reply)[-1].grant is None, "it may have to be told its partitions again"
+        front.send(Request(3, ConsumerHeartbeat("g", "m1", joined.member_epoch, owned=joined.assignment)))
+        await front.reply(3)
+        grant = front.of(Reply)[-1].grant
         assert grant is not None and (grant.group_id, grant.member_id) == ("g", "m1")
-        heard.tell(Request(4, hello("m2")))
-        await heard.reply(4)
-        kinds = [type(m) for m in heard.messages]
+        front.send(Request(4, hello("m2")))
+        await front.reply(4)
+        kinds = [type(m) for m in front.messages]
         assert kinds.index(Void) < len(kinds) - 1, "the grant is void before the next answer is given"
 
     run(test)
@@ -117,14 +117,14 @@ def test_the_grant_comes_with_the_answer_and_ends_with_the_next_change() -> None
 
 def test_a_touch_keeps_the_session_alive() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, hello("m1")))
-        await heard.reply(1)
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, hello("m1")))
+        await front.reply(1)
         timers = sidecar.service.owners[0].shard
         assert timers is not None
         before = timers.timers.deadline(("session", "g", "m1"))
         await asyncio.sleep(0.005)
-        heard.tell(Touch("g", "m1"))
+        front.send(Touch("g", "m1"))
         after = timers.timers.deadline(("session", "g", "m1"))
         assert before is not None and after is not None and after >= before + 100
 
@@ -133,16 +133,16 @@ def test_a_touch_keeps_the_session_alive() -> None:
 
 def test_what_concerns_all_partitions_is_answered_from_all() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
         names = [f"g{i}" for i in range(8)]
         for i, name in enumerate(names):
-            heard.tell(Request(i + 1, hello("m", name)))
-        await heard.reply(8)
-        await until(lambda: len(heard.of(Reply)) == 8)
-        heard.tell(Request(20, ListGroups()))
-        assert sorted(g.group_id for g in (await heard.reply(20)).groups) == names
-        heard.tell(Request(21, GroupsWithRecords(candidates=("g1", "nobody"))))
-        assert (await heard.reply(21)).groups == {"g1"}
+            front.send(Request(i + 1, hello("m", name)))
+        await front.reply(8)
+        await until(lambda: len(front.of(Reply)) == 8)
+        front.send(Request(20, ListGroups()))
+        assert sorted(g.group_id for g in (await front.reply(20)).groups) == names
+        front.send(Request(21, GroupsWithRecords(candidates=("g1", "nobody"))))
+        assert (await front.reply(21)).groups == {"g1"}
 
     run(test, partitions=4)
 
@@ -150,10 +150,10 @@ def test_what_concerns_all_partitions_is_answered_from_all() -> None:
 # ---- a front goes ---------------------------------------------------------------------------------------------------
 def test_nothing_is_said_to_a_front_that_has_gone() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        gone, stays = Heard(sidecar.coordinator), Heard(sidecar.coordinator)
+        gone, stays = RecordingFront(sidecar.coordinator), RecordingFront(sidecar.coordinator)
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
-        gone.tell(Request(1, hello("m1")))
-        stays.tell(Request(1, hello("m2")))
+        gone.send(Request(1, hello("m1")))
+        stays.send(Request(1, hello("m2")))
         gone.leave()
         before = len(gone.messages)
         hung.release()
@@ -169,12 +169,12 @@ def test_the_answers_of_a_front_that_has_gone_are_not_its_successors() -> None:
     the same numbers. Cause: it got its place among the fronts, too."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
-        gone = Heard(sidecar.coordinator)
+        gone = RecordingFront(sidecar.coordinator)
         hung = sidecar.brokers.faults.hang(Api.PRODUCE)
-        gone.tell(Request(1, hello("m1")))
+        gone.send(Request(1, hello("m1")))
         gone.leave()
-        again = Heard(sidecar.coordinator)
-        again.tell(Request(1, hello("m2")))
+        again = RecordingFront(sidecar.coordinator)
+        again.send(Request(1, hello("m2")))
         hung.release()
         assert (await again.reply(1)).member_id == "m2"
         await turns()
@@ -185,10 +185,10 @@ def test_the_answers_of_a_front_that_has_gone_are_not_its_successors() -> None:
 
 def test_many_fronts_may_come_one_after_the_other() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        stays = Heard(sidecar.coordinator)
+        stays = RecordingFront(sidecar.coordinator)
         for _ in range(200):
-            Heard(sidecar.coordinator).leave()
-        stays.tell(Request(1, hello("m1")))
+            RecordingFront(sidecar.coordinator).leave()
+        stays.send(Request(1, hello("m1")))
         assert (await stays.reply(1)).code == Code.NONE
 
     run(test)
@@ -196,24 +196,24 @@ def test_many_fronts_may_come_one_after_the_other() -> None:
 
 def test_an_answer_about_access_that_nobody_waits_for_is_dropped() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
-        heard.tell(AccessAnswer(7, frozenset({"orders"})))
-        heard.tell(Request(1, hello("m1")))
-        assert (await heard.reply(1)).code == Code.NONE
+        front = RecordingFront(sidecar.coordinator)
+        front.send(AccessAnswer(7, frozenset({"orders"})))
+        front.send(Request(1, hello("m1")))
+        assert (await front.reply(1)).code == Code.NONE
 
     run(test)
 
 
 def test_a_bug_while_a_message_is_handled_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
+        front = RecordingFront(sidecar.coordinator)
 
         def breaks(token: int, event: object) -> None:
             raise KeyError("a bug")
 
         monkeypatch.setattr(sidecar.coordinator.moves, "request", breaks)
         with pytest.raises(KeyError):
-            heard.tell(Request(1, hello("m1")))
+            front.send(Request(1, hello("m1")))
         with pytest.raises(Broken, match="coordinator: KeyError"):
             sidecar.tasks.failed.result()
 
@@ -223,9 +223,9 @@ def test_a_bug_while_a_message_is_handled_ends_the_process(monkeypatch: pytest.M
 
 def test_a_turn_that_breaks_drops_the_partition_and_it_is_built_anew() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
-        heard = Heard(sidecar.coordinator)
-        heard.tell(Request(1, hello("m1")))
-        await heard.reply(1)
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(1, hello("m1")))
+        await front.reply(1)
         shard = sidecar.service.owners[0].shard
         assert shard is not None
 
@@ -233,11 +233,11 @@ def test_a_turn_that_breaks_drops_the_partition_and_it_is_built_anew() -> None:
             raise KeyError("a bug")
 
         shard._handlers[DescribeConsumerGroup] = {"consumer": breaks}
-        heard.tell(Request(2, DescribeConsumerGroup("g")))
-        assert (await heard.reply(2)).code == Code.NOT_COORDINATOR
+        front.send(Request(2, DescribeConsumerGroup("g")))
+        assert (await front.reply(2)).code == Code.NOT_COORDINATOR
         assert sidecar.metrics.value("invariant_violations") == 1
         await until(lambda: sidecar.service.serving() == [0])
-        heard.tell(Request(3, DescribeConsumerGroup("g")))
-        assert [m.member_id for m in (await heard.reply(3)).members] == ["m1"]
+        front.send(Request(3, DescribeConsumerGroup("g")))
+        assert [m.member_id for m in (await front.reply(3)).members] == ["m1"]
 
     run(test)

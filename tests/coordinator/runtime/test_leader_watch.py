@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.coordinator.runtime.watched import Bench, hasten, run
+from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
 from tests.inprocess.broker import OFFSETS
 from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_leaders_come_from_whichever_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,12 +37,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(test: Callable[[EmbeddedSidecar, LeaseProofs], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar of two partitions, with shorter leases."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**{"partitions": 2, "service": {"hold_ms": 0}, **given}) as sidecar:
             await sidecar.topics(orders=2)
             await test(sidecar, LeaseProofs(sidecar.service, sidecar.coordinator.takeovers.terms, LEASE_MS))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def member(sidecar: EmbeddedSidecar) -> tuple[EmbeddedClient, str, int]:
@@ -62,7 +62,7 @@ def lapse(sidecar: EmbeddedSidecar) -> None:
         front.from_coordinator(Lease(0))
 
 
-async def heard(client: EmbeddedClient, group_id: str, epoch: int) -> int:
+async def heartbeat(client: EmbeddedClient, group_id: str, epoch: int) -> int:
     code: int = (await client.ask(beat(group_id, "m1", epoch), 1)).error_code
     return code
 
@@ -71,12 +71,12 @@ def test_members_are_answered_while_nobody_can_prove_the_lease() -> None:
     async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
         client, group_id, epoch = await member(sidecar)
         lapse(sidecar)
-        assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
         await until(lambda: sidecar.coordinator.leased())
-        assert await heard(client, group_id, epoch) == Code.NONE
+        assert await heartbeat(client, group_id, epoch) == Code.NONE
         await asyncio.sleep(LEASE_MS / 1000 + 0.02)
-        assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR, "a proof ends like a lease"
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR, "a proof ends like a lease"
 
     run(test)
 
@@ -90,7 +90,7 @@ def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on(
         proofs.look()
         await until(lambda: sidecar.service.owners[1].lease.proved_until.mono_ms)
         assert sidecar.service.owners[0].lease.proved_until.mono_ms == 0 and not sidecar.coordinator.leased()
-        assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
         proofs.look()
         await turns()
         assert sidecar.service.owners[0].phase is Phase.SERVING, "the one that is under way goes on"
@@ -110,7 +110,7 @@ def test_who_was_shut_out_proves_nothing() -> None:
         proofs.look()
         await until(lambda: sidecar.service.owners[0].phase is not Phase.SERVING)
         assert sidecar.service.owners[0].lease.proved_until.mono_ms == 0
-        assert await heard(client, group_id, epoch) == Code.NOT_COORDINATOR
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
 
     run(test)
 

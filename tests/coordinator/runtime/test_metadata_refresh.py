@@ -11,7 +11,7 @@ from sidecar.coordinator.runtime import metadata_refresh
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from tests.coordinator.joined import committed, joined
-from tests.coordinator.runtime.watched import Bench, hasten, run
+from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
 from tests.inprocess.broker import OFFSETS, STATE
 from tests.inprocess.embedded_sidecar import until
 from tests.inprocess.messages import beat
@@ -19,7 +19,7 @@ from tests.inprocess.messages import beat
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_topics_reach_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,21 +6,21 @@ import pytest
 
 from sidecar.link.messages import SettingsPassed
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.watched import Bench, hasten, run
+from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 def test_the_settings_are_read_at_once_when_a_change_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: b.sidecar.configs.broker.known.is_set())
         b.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", 2)
-        b.front.tell(SettingsPassed())
+        b.front.send(SettingsPassed())
         await until(lambda: b.sidecar.configs.effective()["group.consumer.session.timeout.ms"] == 50_000)
         asked = b.brokers.count(Api.DESCRIBE_CONFIGS)
         await until(lambda: b.brokers.count(Api.DESCRIBE_CONFIGS) > asked)  # and once more when the controller is done

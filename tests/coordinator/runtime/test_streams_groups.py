@@ -50,7 +50,7 @@ class Member:
 
 
 async def rounds(sidecar: EmbeddedSidecar, *members: Member) -> None:
-    """Until everybody has had time to give up tasks and to get them."""
+    """Sends heartbeats until all members have had time to revoke tasks and to get new ones."""
     for _ in range(6):
         for m in members:
             await m.beat()

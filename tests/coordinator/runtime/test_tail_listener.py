@@ -9,13 +9,13 @@ import pytest
 from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
-from tests.coordinator.runtime.watched import Bench, hasten, run
+from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
 from tests.inprocess.embedded_sidecar import until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 @pytest.mark.parametrize(("theirs", "expected"), [("another", True), ("in-memory", False), (None, False)])

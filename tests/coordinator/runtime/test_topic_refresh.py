@@ -33,7 +33,7 @@ async def joined(client: EmbeddedClient, pattern: bool, group: str = "g") -> Any
 
 
 async def beats(client: EmbeddedClient, reply: Any, count: int) -> dict[bytes, list[int]]:
-    """What so many heartbeats at their interval bring in the end."""
+    """Sends `count` heartbeats at their interval. Returns the member's assignment after them."""
     owned, epoch = assigned(reply), reply.member_epoch
     for _ in range(count):
         await asyncio.sleep(HEARTBEAT_S)
@@ -103,7 +103,7 @@ def test_a_topic_made_after_a_join_comes_with_the_next_heartbeat_that_can_tell(
         reply = await joined(client, pattern)
         await asyncio.sleep(3.0)
         made = b.brokers.add_topic("orders", 3)
-        b.front.tell(TopicsPassed())
+        b.front.send(TopicsPassed())
         assert (await beats(client, reply, 2)).get(made.topic_id) == [0, 1, 2]
 
     run(test, monkeypatch, **REFRESH)
@@ -119,7 +119,7 @@ def test_a_pattern_is_matched_against_new_topics_so_often(monkeypatch: pytest.Mo
         made = []
         for n in range(4):
             made.append(b.brokers.add_topic(f"orders-{n}", 1).topic_id)
-            b.front.tell(TopicsPassed())
+            b.front.send(TopicsPassed())
             await asyncio.sleep(0.5)
         owned = await beats(client, reply, 2)
         assert set(owned) == set(made[:2]), "the first match was that of the join"
@@ -139,7 +139,7 @@ def test_a_topic_that_was_made_anew_is_the_new_one(monkeypatch: pytest.MonkeyPat
         await until(lambda: "orders" in b.sidecar.service.owners[0].image.by_name)
         made = b.brokers.add_topic("orders", 2)
         made.topic_id = b"\7" * 16
-        b.front.tell(TopicsPassed())
+        b.front.send(TopicsPassed())
         assert assigned(await joined(client, pattern=False)) == {made.topic_id: [0, 1]}
 
     run(test, monkeypatch, **REFRESH)
@@ -153,7 +153,7 @@ def test_partitions_that_were_added_through_us_come_with_the_next_heartbeat_that
         made = b.brokers.add_topic("orders", 3)
         reply = await joined(client, pattern=False)
         made.leaders += [1, 1]
-        b.front.tell(TopicsPassed())
+        b.front.send(TopicsPassed())
         assert await beats(client, reply, 2) == {made.topic_id: [0, 1, 2, 3, 4]}
 
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
@@ -211,7 +211,7 @@ def grow_or_make(b: Bench, topic_id: bytes, change: str) -> None:
     b.brokers.add_topic("orders", 4).topic_id = topic_id if change == "grown" else b"\7" * 16
 
 
-def known(b: Bench, topic_id: bytes) -> bool:
+def image_has(b: Bench, topic_id: bytes) -> bool:
     return topic_id in b.sidecar.service.owners[0].image.by_id
 
 
@@ -226,7 +226,7 @@ def test_a_broker_that_hears_late_of_a_change_is_asked_again(monkeypatch: pytest
             await pass_s(lag_s)
             made = b.brokers.add_topic(f"orders-{lag_s}", 2)
             began_s = time.monotonic()
-            await until(partial(known, b, made.topic_id))
+            await until(partial(image_has, b, made.topic_id))
             assert time.monotonic() - began_s <= lag_s + SOON_S
             await pass_s(2.0)
         before = len(looks(b))
@@ -244,7 +244,7 @@ def test_peers_are_told_as_often_as_this_sidecar_looks_because_of_a_change(monke
         b.sidecar.coordinator.fresh.notify_peers = lambda: told.append(time.monotonic())
         before, began_s = len(looks(b)), time.monotonic()
         for _ in range(100):
-            b.front.tell(TopicsPassed())
+            b.front.send(TopicsPassed())
             await pass_s(0.01)
         await pass_s(SOON_S)
         assert told[-1] - began_s > 1.0, "and when the last change has surely reached the brokers"
@@ -276,7 +276,7 @@ def test_heartbeats_wait_for_no_look_when_nothing_changes(monkeypatch: pytest.Mo
         b.brokers.add_topic("orders", 2)
         reply = await joined(client, pattern=False)
         for _ in range(5):
-            b.front.tell(TopicsPassed())
+            b.front.send(TopicsPassed())
             await pass_s(2.0)
             looked = len(looks(b))
             assert (await client.ask(beat("g", "m1", reply.member_epoch, assigned(reply)), 1)).error_code == Code.NONE
@@ -289,7 +289,7 @@ def test_heartbeats_wait_for_no_look_when_nothing_changes(monkeypatch: pytest.Mo
 def test_the_broker_hears_of_a_change_a_little_later_than_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await served(b)
-        b.front.tell(TopicsPassed())
+        b.front.send(TopicsPassed())
         asked = b.brokers.count(Api.METADATA)
         await until(lambda: b.brokers.count(Api.METADATA) > asked)
         b.brokers.add_topic("orders", 3)

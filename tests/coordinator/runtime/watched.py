@@ -21,13 +21,13 @@ from sidecar.core.runtime import lifecycle
 from sidecar.link.messages import View
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront
 from tests.inprocess.tail import FedTail
 
 GONE = "the broker broker-1:9092 does not answer; this sidecar owns nothing until it does"
 
 
-def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_refresh, "CONTROLLER_LAG_S", 0.002)
     monkeypatch.setattr(coordinator_module, "TICK_S", 0.005)
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
@@ -44,7 +44,7 @@ class Bench:
         self.brokers = sidecar.brokers
         self.watch = watch
         self.control = control
-        self.front = Heard(sidecar.coordinator)
+        self.front = RecordingFront(sidecar.coordinator)
 
     @property
     def problems(self) -> list[str]:
@@ -63,7 +63,7 @@ def run(
 ) -> None:
     """`given`: fields of `ClusterWatchSettings`; `slow_tail`: the test says when the tail has come to the end."""
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(nodes=(1, 2), partitions=2)
         sidecar = EmbeddedSidecar(brokers, serve=False)
         brokers.readers.clear()
@@ -110,4 +110,4 @@ def run(
         if sidecar.tasks.failed.done():
             sidecar.tasks.failed.result()
 
-    clock.run(whole())
+    clock.run(main())

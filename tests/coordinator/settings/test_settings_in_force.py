@@ -42,7 +42,7 @@ from sidecar.process.coordination import own_kind
 from sidecar.process.sections import Consumer, Share, Streams
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
 from tests.inprocess.messages import join
 
 BROKER_OFFLOAD = "group." + cf.OFFLOAD
@@ -53,25 +53,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
 
 
-def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]], **given: Any) -> None:
+def run(test: Callable[[EmbeddedSidecar, RecordingFront], Coroutine[Any, Any, None]], **given: Any) -> None:
     """A sidecar that serves, and a front that asks it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(**given) as sidecar:
-            await test(sidecar, Heard(sidecar.coordinator))
+            await test(sidecar, RecordingFront(sidecar.coordinator))
 
-    clock.run(whole())
+    clock.run(main())
 
 
-def before(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
+def before(test: Callable[[EmbeddedSidecar, RecordingFront], Coroutine[Any, Any, None]]) -> None:
     """A sidecar whose broker has not told its settings yet."""
 
-    async def whole() -> None:
+    async def main() -> None:
         sidecar = EmbeddedSidecar()
-        await test(sidecar, Heard(sidecar.coordinator))
+        await test(sidecar, RecordingFront(sidecar.coordinator))
         sidecar.background.stop()
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def value(found: tuple[SettingValue, ...], name: str) -> SettingValue:
@@ -92,8 +92,8 @@ def change(name: str, value: str | None, group_id: str = "g", kind: int = GROUP)
 def test_a_description_waits_for_the_settings_of_the_broker() -> None:
     """Symptom: a client saw 1000 where the broker's static setting was 2000, when it asked early."""
 
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
-        front.tell(Request(1, DescribeSettings("", ("g",))))
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, DescribeSettings("", ("g",))))
         await turns()
         assert len(front.messages) == 2, "lease and view, and no answer"
         sidecar.brokers.settings["group.consumer.assignment.interval.ms"] = ("2000", STATIC)
@@ -108,10 +108,10 @@ def test_a_description_waits_for_the_settings_of_the_broker() -> None:
 def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_requests, "KNOWN_WITHIN_S", 0.02)
 
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
-        front.tell(Request(1, DescribeSettings("", ("g",))))
-        front.tell(Request(2, change(SESSION, "50000")))
-        front.tell(Request(3, ConfiguredGroups("")))
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, DescribeSettings("", ("g",))))
+        front.send(Request(2, change(SESSION, "50000")))
+        front.send(Request(3, ConfiguredGroups("")))
         for token in (1, 2, 3):
             answer = await front.reply(token)
             assert (answer.code, answer.message) == (
@@ -123,9 +123,9 @@ def test_a_broker_that_does_not_answer_is_waited_for_only_so_long(monkeypatch: p
 
 
 def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.CLUSTER_AUTHORIZATION_FAILED, times=2)
-        front.tell(Request(1, DescribeSettings("", ("g",))))
+        front.send(Request(1, DescribeSettings("", ("g",))))
         for _ in range(2):
             assert not await sidecar.configs.refresh(sidecar.cluster)
         assert value((await front.reply(1)).groups["g"], SESSION).broker == "45000"
@@ -138,7 +138,7 @@ def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
 
 # ---- layers ---------------------------------------------------------------------------------------------------------
 def test_the_broker_decides_where_it_has_set_something_and_else_the_sidecar() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         assert config(sidecar).session_timeout_ms == 45_000 and config(sidecar).heartbeat_interval_ms == 6_000
         sidecar.brokers.settings.update(
             {
@@ -160,12 +160,12 @@ def test_the_broker_decides_where_it_has_set_something_and_else_the_sidecar() ->
 
 
 def test_all_levels_at_the_broker_are_told() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         name = "group.consumer.assignment.interval.ms"
         sidecar.brokers.settings[name] = ("3000", DYNAMIC_BROKER)
         sidecar.brokers.hidden[name] = [("2500", DYNAMIC_DEFAULT), ("2000", STATIC), ("1000", DEFAULT)]
         assert await sidecar.configs.refresh(sidecar.cluster)
-        front.tell(Request(1, DescribeSettings("", ("g",))))
+        front.send(Request(1, DescribeSettings("", ("g",))))
         found = value((await front.reply(1)).groups["g"], INTERVAL)
         assert (found.broker, found.source, found.default) == ("3000", DYNAMIC_BROKER, "1000")
         assert found.hidden == (("2500", DYNAMIC_DEFAULT), ("2000", STATIC))
@@ -174,12 +174,12 @@ def test_all_levels_at_the_broker_are_told() -> None:
 
 
 def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_its_own() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
         sidecar.brokers.group_settings["theirs"] = {HEARTBEAT: "9000"}
         assert await sidecar.configs.refresh(sidecar.cluster)
         assert config(sidecar).heartbeat_interval_ms == 6_000
-        front.tell(Request(1, DescribeSettings("", ("g",))))
+        front.send(Request(1, DescribeSettings("", ("g",))))
         answer = await front.reply(1)
         assert answer.at_broker == {"g": {HEARTBEAT: "6000"}} and value(answer.groups["g"], HEARTBEAT).own == "6000"
         asked = [r.resource_name for req in sidecar.brokers.requests(Api.DESCRIBE_CONFIGS) for r in req.resources]
@@ -189,7 +189,7 @@ def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_it
 
 
 def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
         of_a_group: Callable[[Any], bool] = lambda req: req.resources[0].resource_type == GROUP  # noqa: E731
         sidecar.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.GROUP_AUTHORIZATION_FAILED, 2, of_a_group)
@@ -206,7 +206,7 @@ def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> N
 
 
 def test_a_broker_without_settings_of_groups_is_fine() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         del sidecar.brokers.versions[Api.LIST_CONFIG_RESOURCES]
         sidecar.brokers.settings["group.consumer.session.timeout.ms"] = ("50000", STATIC)
         assert await sidecar.configs.refresh(sidecar.cluster)
@@ -216,7 +216,7 @@ def test_a_broker_without_settings_of_groups_is_fine() -> None:
 
 
 def test_assignors_of_the_broker_are_those_that_are_here_too() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         prefix = "org.apache.kafka.coordinator.group.assignor."
         await sidecar.settings(group_consumer_assignors=f"{prefix}RangeAssignor, com.example.Own")
         assert config(sidecar).assignors == ("range",)
@@ -227,7 +227,7 @@ def test_assignors_of_the_broker_are_those_that_are_here_too() -> None:
 
 
 def test_whether_there_is_an_authorizer_is_read_again_and_again() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         assert not sidecar.configs.broker.authorizer
         await sidecar.settings(authorizer_class_name="Standard")
         assert sidecar.configs.broker.authorizer
@@ -239,13 +239,13 @@ def test_whether_there_is_an_authorizer_is_read_again_and_again() -> None:
 
 # ---- changes --------------------------------------------------------------------------------------------------------
 def test_a_setting_of_a_group_is_written_to_the_log_and_counts_when_the_tail_has_it() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
-        front.tell(Request(1, change(SESSION, "50000")))
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
         assert config(sidecar).session_timeout_ms == 50_000 and config(sidecar, "other").session_timeout_ms == 45_000
-        front.tell(Request(2, ConfiguredGroups("")))
+        front.send(Request(2, ConfiguredGroups("")))
         assert (await front.reply(2)).groups == ("g",)
-        front.tell(Request(3, change(SESSION, None)))
+        front.send(Request(3, change(SESSION, None)))
         await front.reply(3)
         assert config(sidecar).session_timeout_ms == 45_000 and sidecar.requests.configured() == []
 
@@ -253,9 +253,9 @@ def test_a_setting_of_a_group_is_written_to_the_log_and_counts_when_the_tail_has
 
 
 def test_each_change_of_a_setting_has_the_next_revision() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         for token, text in enumerate(("50000", "51000"), 1):
-            front.tell(Request(token, change(SESSION, text)))
+            front.send(Request(token, change(SESSION, text)))
             await front.reply(token)
         p = sidecar.service.partition_of("g")
         raw = sidecar.state.partitions[p].configs["g"][SESSION]
@@ -266,9 +266,9 @@ def test_each_change_of_a_setting_has_the_next_revision() -> None:
 
 
 def test_a_change_that_is_only_checked_is_not_written() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         changes = (SettingChange(GROUP, "g", {SESSION: "50000"}), SettingChange(GROUP, "h", {SESSION: "1"}))
-        front.tell(Request(1, AlterSettings("", changes, validate_only=True)))
+        front.send(Request(1, AlterSettings("", changes, validate_only=True)))
         words = f"{SESSION} must be in the range 45000 to 60000 inclusive."
         assert (await front.reply(1)).refused == {"32/h": (Code.INVALID_CONFIG, words)}
         assert config(sidecar).session_timeout_ms == 45_000
@@ -277,12 +277,12 @@ def test_a_change_that_is_only_checked_is_not_written() -> None:
 
 
 def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         assert config(sidecar).assignor_offload_enable
-        front.tell(Request(1, change(BROKER_OFFLOAD, "maybe", "1", BROKER)))
+        front.send(Request(1, change(BROKER_OFFLOAD, "maybe", "1", BROKER)))
         (refused,) = (await front.reply(1)).refused.values()
         assert refused[0] == Code.INVALID_CONFIG
-        front.tell(Request(2, change(BROKER_OFFLOAD, "false", "1", BROKER)))
+        front.send(Request(2, change(BROKER_OFFLOAD, "false", "1", BROKER)))
         assert (await front.reply(2)).refused == {}
         assert not config(sidecar).assignor_offload_enable
         assert sidecar.configs.broker_value(BROKER_OFFLOAD) == ("false", DYNAMIC_BROKER)
@@ -291,9 +291,9 @@ def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
 
 
 def test_a_change_that_cannot_be_written_is_refused() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
-        front.tell(Request(1, change(SESSION, "50000")))
+        front.send(Request(1, change(SESSION, "50000")))
         ((code, text),) = (await front.reply(1)).refused.values()
         assert code == Code.REQUEST_TIMED_OUT and text is not None and "NOT_ENOUGH_REPLICAS" in text
 
@@ -301,7 +301,7 @@ def test_a_change_that_cannot_be_written_is_refused() -> None:
 
 
 def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         p = sidecar.service.partition_of("g")
         sidecar.state.partitions[p].configs["g"] = {SESSION: b"damaged", HEARTBEAT: b"damaged, too"}
         sidecar.configs.changed("g")
@@ -312,7 +312,7 @@ def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
 
 
 def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         p = sidecar.service.partition_of("g")
         raw = sidecar.codec.config("g", "consumer.of.tomorrow", "7", 1, 1, "").value
         assert raw is not None
@@ -320,7 +320,7 @@ def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
         sidecar.configs.changed("g")
         before = config(sidecar, "other")
         assert config(sidecar) == before
-        front.tell(Request(1, change(SESSION, "50000")))
+        front.send(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
         assert config(sidecar).session_timeout_ms == 50_000
         assert sidecar.state.partitions[p].configs["g"]["consumer.of.tomorrow"] == raw
@@ -329,11 +329,11 @@ def test_a_setting_of_a_newer_version_is_kept_and_not_followed() -> None:
 
 
 def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         p = sidecar.service.partition_of("g")
         sidecar.state.partitions[p].configs["g"] = {SESSION: b"damaged"}
         sidecar.configs.changed("g")
-        front.tell(Request(1, change(SESSION, "50000")))
+        front.send(Request(1, change(SESSION, "50000")))
         assert (await front.reply(1)).refused == {}
         assert config(sidecar).session_timeout_ms == 50_000
 
@@ -341,7 +341,7 @@ def test_a_setting_that_cannot_be_read_can_be_written_anew() -> None:
 
 
 def test_settings_that_contradict_each_other_are_void() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.group_settings["g"] = {SESSION: "a while"}
         await sidecar.configs.refresh(sidecar.cluster)
         assert config(sidecar).session_timeout_ms == 45_000
@@ -351,20 +351,20 @@ def test_settings_that_contradict_each_other_are_void() -> None:
 
 
 def test_a_change_that_passed_through_a_client_makes_the_broker_be_asked() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         assert not sidecar.configs.broker.wanted.is_set()
-        front.tell(SettingsPassed())
+        front.send(SettingsPassed())
         assert sidecar.configs.broker.wanted.is_set()
 
     run(test)
 
 
 def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         client = await sidecar.client()
         await sidecar.topics(orders=1)
         assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 5_000
-        front.tell(Request(1, change(HEARTBEAT, "6000")))
+        front.send(Request(1, change(HEARTBEAT, "6000")))
         await front.reply(1)
         await until(lambda: config(sidecar).heartbeat_interval_ms == 6_000)
         assert (await client.ask(join("g", "m1"), 1)).heartbeat_interval_ms == 6_000
@@ -373,7 +373,7 @@ def test_members_are_told_the_new_interval_with_the_next_answer() -> None:
 
 
 def test_what_the_broker_says_in_milliseconds_is_milliseconds_here() -> None:
-    async def test(sidecar: EmbeddedSidecar, heard: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         configs, broker = sidecar.configs, sidecar.configs.broker
         assert (broker.retention_check_ms, broker.fences_kept_ms) == (600_000, 604_800_000), "Kafka's defaults"
         sidecar.brokers.settings["offsets.retention.check.interval.ms"] = ("5000", cf.STATIC)
@@ -412,7 +412,7 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
     consumer = own_kind(Consumer.model_validate({}))
     crew = replace(consumer, values={**consumer.values, "assignors": ("pairs",)})
 
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         def in_force() -> ModernConfig:
             found = sidecar.configs.groups[("crew", "g")]
             assert isinstance(found, ModernConfig)
@@ -423,16 +423,16 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
         sidecar.brokers.settings["group.crew.max.size"] = ("7", STATIC)
         await sidecar.configs.refresh(sidecar.cluster)
         assert in_force() == ModernConfig(assignors=("pairs",), assignment_interval_ms=2_000, max_size=7)
-        front.tell(Request(1, change("crew.session.timeout.ms", "50000")))
+        front.send(Request(1, change("crew.session.timeout.ms", "50000")))
         await front.reply(1)
         assert in_force().session_timeout_ms == 50_000 and config(sidecar).session_timeout_ms == 45_000
-        front.tell(Request(2, change("crew.session.timeout.ms", "1")))
+        front.send(Request(2, change("crew.session.timeout.ms", "1")))
         words = "crew.session.timeout.ms must be in the range 45000 to 60000 inclusive."
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
-        front.tell(Request(3, change("group.crew.assignor.offload.enable", "false", "1", BROKER)))
+        front.send(Request(3, change("group.crew.assignor.offload.enable", "false", "1", BROKER)))
         await front.reply(3)
         assert not in_force().assignor_offload_enable and config(sidecar).assignor_offload_enable
-        front.tell(Request(4, DescribeSettings("", ("g",))))
+        front.send(Request(4, DescribeSettings("", ("g",))))
         found = value((await front.reply(4)).groups["g"], "crew.assignment.interval.ms")
         assert (found.own, found.broker, found.source, found.default) == (None, "2000", STATIC, "1000")
 
@@ -440,7 +440,7 @@ def test_a_further_kind_has_settings_by_a_table_of_rows(monkeypatch: pytest.Monk
 
 
 def test_streams_groups_have_settings_where_they_are_served() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         def in_force() -> StreamsConfig:
             found = sidecar.configs.groups[("streams", "g")]
             assert isinstance(found, StreamsConfig)
@@ -455,20 +455,20 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
         assert in_force().rack_aware_assignment_tags == ("zone", "cluster")
         await sidecar.settings(group_streams_rack_aware_assignment_tags="")
         assert in_force().rack_aware_assignment_tags == ()
-        front.tell(Request(1, change("streams.num.standby.replicas", "1")))
+        front.send(Request(1, change("streams.num.standby.replicas", "1")))
         await front.reply(1)
         assert in_force().standbys == 1
-        front.tell(Request(2, change("streams.num.standby.replicas", "3")))
+        front.send(Request(2, change("streams.num.standby.replicas", "3")))
         words = "streams.num.standby.replicas must be less than or equal to 2"
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
-        front.tell(Request(3, change("streams.rack.aware.assignment.tags", "zone, rack")))
-        front.tell(Request(4, change("streams.assignor.name", "nope")))
+        front.send(Request(3, change("streams.rack.aware.assignment.tags", "zone, rack")))
+        front.send(Request(4, change("streams.assignor.name", "nope")))
         words = "streams.assignor.name 'nope' is not a registered task assignor. Registered assignors are: [sticky]."
         assert (await front.reply(4)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
-        front.tell(Request(5, change("streams.assignor.name", "sticky")))
+        front.send(Request(5, change("streams.assignor.name", "sticky")))
         await front.reply(5)
         assert (in_force().rack_aware_assignment_tags, in_force().assignor_name) == (("zone", "rack"), "sticky")
-        front.tell(Request(6, DescribeSettings("", ("g",))))
+        front.send(Request(6, DescribeSettings("", ("g",))))
         told = {v.name: (v.own, v.broker, v.source, v.default) for v in (await front.reply(6)).groups["g"]}
         assert {"streams.num.standby.replicas", "consumer.session.timeout.ms"} <= told.keys()
         assert told["streams.assignor.name"] == ("sticky", "sticky", DEFAULT, "sticky")
@@ -480,7 +480,7 @@ def test_streams_groups_have_settings_where_they_are_served() -> None:
 def test_share_groups_have_settings_where_they_are_served() -> None:
     """Symptom: a share group had Kafka's defaults whatever was set at the broker, in the sidecar or for the group."""
 
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         def in_force() -> ShareConfig:
             found = sidecar.configs.groups[("share", "g")]
             assert isinstance(found, ShareConfig)
@@ -494,13 +494,13 @@ def test_share_groups_have_settings_where_they_are_served() -> None:
         )
         await sidecar.settings(group_share_heartbeat_interval_ms="6000")
         assert in_force() == ShareConfig(join_wait_ms=7, max_size=9, heartbeat_interval_ms=6_000)
-        front.tell(Request(1, change("share.heartbeat.interval.ms", "8000")))
+        front.send(Request(1, change("share.heartbeat.interval.ms", "8000")))
         await front.reply(1)
         assert in_force().heartbeat_interval_ms == 8_000
-        front.tell(Request(2, change("share.heartbeat.interval.ms", "15001")))
+        front.send(Request(2, change("share.heartbeat.interval.ms", "15001")))
         words = "share.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive."
         assert (await front.reply(2)).refused == {"32/g": (Code.INVALID_CONFIG, words)}
-        front.tell(Request(3, DescribeSettings("", ("g",))))
+        front.send(Request(3, DescribeSettings("", ("g",))))
         names = [v.name for v in (await front.reply(3)).groups["g"] if v.name.startswith("share.")]
         own = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms", "assignor.offload.enable")
         assert names == [f"share.{name}" for name in own], "the rest is the broker's"
@@ -509,12 +509,12 @@ def test_share_groups_have_settings_where_they_are_served() -> None:
 
 
 def test_elsewhere_they_are_the_brokers() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.group_settings["g"] = {"streams.num.standby.replicas": "9"}
         await sidecar.configs.refresh(sidecar.cluster)
-        front.tell(Request(1, change("consumer.session.timeout.ms", "50000")))
+        front.send(Request(1, change("consumer.session.timeout.ms", "50000")))
         assert (await front.reply(1)).refused == {}
-        front.tell(Request(2, DescribeSettings("", ("g",))))
+        front.send(Request(2, DescribeSettings("", ("g",))))
         assert not [v.name for v in (await front.reply(2)).groups["g"] if v.name.startswith("streams.")]
 
     run(test)

@@ -47,12 +47,12 @@ async def writers_of(brokers: FakeBrokers, count: int, done: list[tuple[int, int
 def init(brokers: FakeBrokers) -> FencedWriter:
     """A writer after its `init`, which raises what that raises."""
 
-    async def whole() -> FencedWriter:
+    async def main() -> FencedWriter:
         bench = Bench(brokers)
         await bench.writer.init()
         return bench.writer
 
-    return clock.run(whole())
+    return clock.run(main())
 
 
 def test_each_init_has_a_higher_owner_epoch() -> None:
@@ -88,7 +88,7 @@ def test_a_coordinator_that_stands_still_is_left_when_another_one_has_its_office
 ) -> None:
     monkeypatch.setattr(module, "LATE_S", 0.01)
 
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench(FakeBrokers(nodes=(1, 2)))
         still = bench.brokers.faults.hang(Api.INIT_PRODUCER_ID)
         found = [1, 1, 1]
@@ -101,7 +101,7 @@ def test_a_coordinator_that_stands_still_is_left_when_another_one_has_its_office
         assert not found and still.met == 1
         assert [a.node_id for a in bench.brokers.asked if a.api is Api.INIT_PRODUCER_ID] == [1, 2]
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_a_fence_that_takes_long_is_waited_for_while_nobody_else_has_the_office(
@@ -158,7 +158,7 @@ def test_with_the_topic_there_is_no_remedy_to_name(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(partitions=20)
         writers = await writers_of(brokers, 20, [])
         await asyncio.gather(*(w.init() for w in writers))
@@ -166,14 +166,14 @@ def test_the_fences_of_many_partitions_share_a_few_connections() -> None:
         assert len(brokers.lost) <= FENCES + 1, "and the one that everybody is asked over"
         assert len(brokers.lost) > FENCES, "none of them waits for more than one other"
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> None:
     """Symptom: when a broker died, groups that it did not lead had commits answered half a second late. Cause: their
     records were in one request with the claims of partitions whose replicas had yet to find the new leader."""
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(partitions=3)
         brokers.topics[STATE].behind = {0, 1, 2}
         done: list[tuple[int, int]] = []
@@ -191,14 +191,14 @@ def test_no_claim_waits_for_a_partition_whose_replicas_are_not_all_in_sync() -> 
         await until(lambda: {(0, 1), (0, 2)} <= set(done))
         assert [len(r.topic_data[0].partition_data) for r in brokers.requests(Api.PRODUCE)][:3] == [1, 1, 1]
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends() -> None:
     """Symptom: an owner was killed, and the first commit came after 1.9 s. Cause: each of eight claims opened a
     connection of its own to a broker that had just started."""
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers(partitions=8)
         done: list[tuple[int, int]] = []
         writers = await writers_of(brokers, 8, done)
@@ -212,12 +212,12 @@ def test_with_all_replicas_in_sync_claims_share_the_connections_of_all_appends()
         slow.release()
         await until(lambda: len(done) == 8)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool) -> None:
-    class Noted(Appender):
+    class RecordingAppender(Appender):
         def put_apart(self, *args: Any) -> None:
             puts.append("apart")
             super().put_apart(*args)
@@ -228,16 +228,16 @@ def test_only_a_claim_goes_apart_and_only_where_replicas_are_behind(behind: bool
 
     puts: list[str] = []
 
-    async def whole() -> None:
+    async def main() -> None:
         brokers = FakeBrokers()
         brokers.topics[STATE].behind = {0} if behind else set()
         cluster, done = FakeCluster(brokers), list[int]()
         ports = WriterPorts(lambda serial, offset: done.append(serial), lambda why: None)
-        writer = FencedWriter(cluster, Noted(cluster, 1.0), STATE, 0, 1.0, ports, Supervisor())
+        writer = FencedWriter(cluster, RecordingAppender(cluster, 1.0), STATE, 0, 1.0, ports, Supervisor())
         await writer.init()
         for serial in (1, 2):
             writer.append([record(str(serial))], serial)
             await until(lambda: serial in done)  # noqa: B023
 
-    clock.run(whole())
+    clock.run(main())
     assert puts == ["apart" if behind else "with others", "with others"]

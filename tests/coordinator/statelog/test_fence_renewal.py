@@ -47,7 +47,7 @@ def run(
 ) -> None:
     """A sidecar of one partition, with one member of group g, and its epoch."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(partitions=1, service={"fence_interval_ms": interval_ms}) as sidecar:
             await sidecar.topics(orders=2)
             client = await sidecar.client()
@@ -56,7 +56,7 @@ def run(
             await sidecar.all_joined()
             await test(sidecar, client, res.member_epoch)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def renew(sidecar: EmbeddedSidecar) -> None:
@@ -182,7 +182,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
     settings = ServiceSettings(fence_interval_ms=3_600_000, fence_spread=0.5)
     registry: Registry = REGISTRY
 
-    class Nothing:
+    class EmptyTail:
         def groups(self, partition: int) -> list[str]:
             return []
 
@@ -192,7 +192,7 @@ def renewals(until_s: int, fences_kept_ms: int | None = None, silent: range = ra
         def records(self, partition: int, group_id: str) -> Any:
             return iter(())
 
-    service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), Nothing(), settings)
+    service = Service(1, 50, registry, Ports({}, Computed(lambda kind, group_id: None)), EmptyTail(), settings)
     service.lease.extended(LEASE_MS)
     service.assigned([1] * 50, 1, {1}, Now(0, 0))
     for owner in service.owners:

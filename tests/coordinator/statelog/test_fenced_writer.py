@@ -152,7 +152,7 @@ def test_what_a_leader_that_stands_still_has_got_is_put_to_the_next_one() -> Non
         still = b.brokers.faults.hang(Api.PRODUCE)
         b.append(1)
         await until(lambda: still.met == 1)
-        clock.stand_still(0.001)
+        clock.block_loop(0.001)
         assert b.writer.late(0.0) and not b.writer.late(60.0)
         b.append(2)
         still.end()
@@ -216,7 +216,7 @@ def test_a_record_that_no_batch_takes_is_lost_and_the_reason_names_the_setting()
 # ---- the end --------------------------------------------------------------------------------------------------------
 def test_a_later_owner_fences_the_writer() -> None:
     async def test(b: Bench) -> None:
-        other = b.another()
+        other = b.new_writer()
         await other.init()
         assert other.owner_epoch == b.writer.owner_epoch + 1
         b.append(1)

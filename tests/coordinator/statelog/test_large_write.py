@@ -34,14 +34,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]]) -> None:
     """A sidecar of one partition whose batches are small, with the topic `orders`."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(
             partitions=1, batch_bytes=BATCH_BYTES, consumer={"assignment_interval_ms": 50}
         ) as sidecar:
             await sidecar.topics(orders=2 * MEMBERS)
             await test(sidecar)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 async def settled(sidecar: EmbeddedSidecar, client: EmbeddedClient) -> dict[str, tuple[int, Any]]:
@@ -158,7 +158,7 @@ def test_an_owner_that_dies_half_way_leaves_nothing_of_it() -> None:
         await until(lambda: hung.met)
         b.writer.stop()
         b.cluster = FakeCluster(b.brokers, "heir")
-        heir = b.another()
+        heir = b.new_writer()
         await heir.init()
         heir.append([record("claim")], 0)
         await until(lambda: (0, 11) in b.written)

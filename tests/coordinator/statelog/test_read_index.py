@@ -16,41 +16,41 @@ from sidecar.core.vocabulary.group_config import GROUP
 from sidecar.link.messages import AlterSettings, CheckGroupIsBrokers, Reply, Request, SettingChange
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, Heard, turns, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
 
 ORDER = AlterSettings("", (SettingChange(GROUP, "x", {cf.MANAGED: "true"}),), validate_only=False, client="h")
 WHOSE = CheckGroupIsBrokers("", name="x")
 
 
-def run(test: Callable[[EmbeddedSidecar, Heard], Coroutine[Any, Any, None]]) -> None:
+def run(test: Callable[[EmbeddedSidecar, RecordingFront], Coroutine[Any, Any, None]]) -> None:
     """A sidecar whose settings name other groups, and a front that asks it."""
 
-    async def whole() -> None:
+    async def main() -> None:
         async with EmbeddedSidecar(managed=lambda group_id: group_id.startswith("g")) as sidecar:
-            await test(sidecar, Heard(sidecar.coordinator))
+            await test(sidecar, RecordingFront(sidecar.coordinator))
 
-    clock.run(whole())
+    clock.run(main())
 
 
-async def ordered(sidecar: EmbeddedSidecar, front: Heard, token: int) -> None:
+async def ordered(sidecar: EmbeddedSidecar, front: RecordingFront, token: int) -> None:
     """The order is in the log. It is answered when the tail has read it."""
     before = sidecar.brokers.count(Api.PRODUCE)
-    front.tell(Request(token, ORDER))
+    front.send(Request(token, ORDER))
     await until(lambda: sidecar.brokers.count(Api.PRODUCE) > before)
     await turns()
 
 
-def answered(front: Heard) -> set[int]:
+def answered(front: RecordingFront) -> set[int]:
     return {r.token for r in front.of(Reply)}
 
 
 def test_a_tail_that_is_behind_says_nothing_until_it_has_read_everything() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
-        front.tell(Request(1, WHOSE))
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, WHOSE))
         assert (await front.reply(1)).code == Code.NONE and not sidecar.rules.managed("x")
         sidecar.tail.hold()
         await ordered(sidecar, front, 2)
-        front.tell(Request(3, WHOSE))
+        front.send(Request(3, WHOSE))
         await asyncio.sleep(0.05)
         assert 3 not in answered(front) and not sidecar.rules.managed("x")
         sidecar.tail.release()
@@ -60,10 +60,10 @@ def test_a_tail_that_is_behind_says_nothing_until_it_has_read_everything() -> No
 
 
 def test_it_waits_only_so_long() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.tail.hold()
         await ordered(sidecar, front, 1)
-        front.tell(Request(2, WHOSE))
+        front.send(Request(2, WHOSE))
         assert await front.reply(2) == Answer(Code.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
     run(test)
@@ -72,13 +72,13 @@ def test_it_waits_only_so_long() -> None:
 def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
     """What is answered then may be of the time before. All who come meanwhile share one request."""
 
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         hung = sidecar.brokers.faults.hang(Api.LIST_OFFSETS, times=10)
-        front.tell(Request(1, WHOSE))
+        front.send(Request(1, WHOSE))
         await turns()
         asked = sidecar.brokers.count(Api.LIST_OFFSETS)
         for token in (2, 3, 4):
-            front.tell(Request(token, WHOSE))
+            front.send(Request(token, WHOSE))
         await turns()
         assert sidecar.brokers.count(Api.LIST_OFFSETS) == asked > 0 and answered(front) == set()
         hung.release()
@@ -89,9 +89,9 @@ def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
 
 
 def test_a_leader_that_has_moved_is_looked_for() -> None:
-    async def test(sidecar: EmbeddedSidecar, front: Heard) -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         refused = sidecar.brokers.faults.fail(Api.LIST_OFFSETS, Code.NOT_LEADER_OR_FOLLOWER, times=8)
-        front.tell(Request(1, WHOSE))
+        front.send(Request(1, WHOSE))
         assert (await front.reply(1)).code == Code.NONE and refused.met == 8
 
     run(test)

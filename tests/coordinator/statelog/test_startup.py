@@ -53,13 +53,13 @@ class Bench:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         bench = Bench(replace(SETTINGS, **given))
         monkeypatch.setattr(module, "BrokerConnection", bench.cluster.connections)
         monkeypatch.setattr(module, "RETRY_S", 0.002)
         await test(bench)
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_the_broker_is_waited_for_and_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,10 +75,10 @@ class Bench:
 
 
 def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
+    async def main() -> None:
         await test(Bench())
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def group(epoch: int, group_id: str = "g") -> GroupRecord:
@@ -86,7 +86,7 @@ def group(epoch: int, group_id: str = "g") -> GroupRecord:
 
 
 def item(b: Bench, offset: int, record: Record) -> module.Item:
-    """As the thread hands it over."""
+    """Returns an item as the tail's thread hands it over."""
     encoded = b.codec.encode(record, Stamp(OWNER, 1), 1)
     return (0, offset, decode_key(encoded.key), encoded.value, -1)
 
@@ -366,10 +366,10 @@ def test_the_thread_does_not_run_ahead_of_the_loop(monkeypatch: pytest.MonkeyPat
         assert 0 < b.log.behind() < 1_000_000 * len(b.log.partitions)
         tail.stop()
 
-    async def whole() -> None:
+    async def main() -> None:
         await test(Bench())
 
-    asyncio.run(whole())  # a thread is no event of virtual time
+    asyncio.run(main())  # a thread is no event of virtual time
 
 
 # ---- what cannot be read --------------------------------------------------------------------------------------------

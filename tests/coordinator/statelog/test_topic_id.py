@@ -26,7 +26,7 @@ def pin(b: Bench) -> bytes:
 
 
 def make_anew(b: Bench) -> None:
-    """Somebody deletes the topic and makes it again."""
+    """Deletes the state topic and creates it again."""
     b.brokers.logs.clear()
     b.brokers.add_topic(STATE, b.brokers.partitions)
 
@@ -101,12 +101,12 @@ def test_a_large_write_is_not_committed_in_another_topic(monkeypatch: pytest.Mon
         found = pin(b)
         begin = Transaction.begin
 
-        async def meanwhile(self: Transaction, until: float) -> object:
+        async def begin_and_recreate_topic(self: Transaction, until: float) -> object:
             ended = await begin(self, until)
             make_anew(b)
             return ended
 
-        monkeypatch.setattr(Transaction, "begin", meanwhile)
+        monkeypatch.setattr(Transaction, "begin", begin_and_recreate_topic)
         b.append(1, count=9)
         await until(lambda: b.failed)
         assert found not in [topic_id for _, topic_id in meant(b)]

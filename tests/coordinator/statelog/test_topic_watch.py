@@ -32,7 +32,7 @@ async def pass_s(s: float) -> None:
     await until(lambda: time.monotonic() >= end_s)
 
 
-class Looked:
+class WatchBench:
     """A topic's watch, over brokers who are asked where the listing lacks it."""
 
     def __init__(self, *first: Topic) -> None:
@@ -47,25 +47,25 @@ class Looked:
             await self.watch.look(topics, self.cluster)
             await pass_s(2)
 
-    def gone(self) -> None:
+    def delete_topic(self) -> None:
         del self.brokers.topics[NAME]
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def warnings(self) -> list[tuple[str, str]]:
         """Level and state of each line."""
         said = [(level, f) for level, event, f in self.lines.lines if event == "no use of the state topic"]
         return [(level, f["state"]) for level, f in said]
 
 
-def play(test: Callable[[Looked], Coroutine[Any, Any, None]], *first: Topic) -> None:
-    async def whole() -> None:
-        await test(Looked(*first))
+def play(test: Callable[[WatchBench], Coroutine[Any, Any, None]], *first: Topic) -> None:
+    async def main() -> None:
+        await test(WatchBench(*first))
 
-    clock.run(whole())
+    clock.run(main())
 
 
 def test_the_same_topic_is_looked_at_for_ever() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         await b.look(OTHER, FIRST, times=10)
         assert b.brokers.count(Api.METADATA) == 0 and b.lines.events() == []
 
@@ -75,7 +75,7 @@ def test_the_same_topic_is_looked_at_for_ever() -> None:
 def test_a_topic_that_was_made_anew_makes_the_coordinator_start_anew() -> None:
     """Symptom: owners went on writing into it, without schemas and without what their groups were."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         with pytest.raises(StartAnew, match="__group_state was deleted and made anew"):
             await b.look(AGAIN, OTHER)
         (said,) = b.lines.events("error")
@@ -85,7 +85,7 @@ def test_a_topic_that_was_made_anew_makes_the_coordinator_start_anew() -> None:
 
 
 def test_so_does_one_that_is_not_listed_but_has_another_id() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.topics[NAME].topic_id = AGAIN.id
         with pytest.raises(StartAnew, match="__group_state was deleted and made anew"):
             await b.look(OTHER)
@@ -102,15 +102,15 @@ def test_it_is_said_once_however_many_writers_find_out() -> None:
 
 
 def test_a_topic_that_is_gone_is_looked_for_again_before_that() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         there = b.brokers.topics[NAME]
-        b.gone()
+        b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
-        assert b.told == [("warning", "missing")] and "there is no topic" in b.watch.problem
+        assert b.warnings == [("warning", "missing")] and "there is no topic" in b.watch.problem
         b.brokers.topics[NAME] = there
         await b.look(FIRST)
         assert b.watch.problem == "" and b.lines.events("info") == ["the state topic is there again"]
-        b.gone()
+        b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
         with pytest.raises(StartAnew, match="has been deleted"):
             await b.look(OTHER)
@@ -122,11 +122,11 @@ def test_denial_is_not_deletion() -> None:
     """Symptom: the sidecar's rights at the topic were removed and made anew after 6 s, and all sidecars ended together.
     Cause: a topic that was not in the listing was taken for deleted."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.no_describe.add(NAME)
         await b.look(OTHER, times=100)
         assert "may not DESCRIBE topic __group_state" in b.watch.problem
-        assert b.told == [("error", "denied")] * 4, "at once, and then once a minute"
+        assert b.warnings == [("error", "denied")] * 4, "at once, and then once a minute"
         b.brokers.no_describe.clear()
         await b.look(FIRST)
         assert b.watch.problem == "" and b.lines.fields("the state topic is there again")["before"] == "denied"
@@ -137,28 +137,28 @@ def test_denial_is_not_deletion() -> None:
 def test_a_denied_topic_that_is_gone_is_gone() -> None:
     """By its id a broker says so even to a principal that may not describe it."""
 
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.no_describe.add(NAME)
         b.brokers.topics[NAME].topic_id = AGAIN.id
         with pytest.raises(StartAnew, match="has been deleted"):
             await b.look(OTHER, times=LOOKS)
-        assert b.told == [("warning", "missing")]
+        assert b.warnings == [("warning", "missing")]
 
     play(test, FIRST)
 
 
 def test_silence_is_not_deletion_either() -> None:
-    async def test(b: Looked) -> None:
+    async def test(b: WatchBench) -> None:
         b.brokers.down.update((1, 2))
         await b.look(OTHER, times=10)
-        assert b.told == [("warning", "unreachable")] and "no broker answers" in b.watch.problem
+        assert b.warnings == [("warning", "unreachable")] and "no broker answers" in b.watch.problem
 
     play(test, FIRST)
 
 
 def test_a_topic_that_was_not_listed_yet_is_taken_as_it_comes() -> None:
-    async def test(b: Looked) -> None:
-        b.gone()
+    async def test(b: WatchBench) -> None:
+        b.delete_topic()
         await b.look(OTHER, times=2 * LOOKS)
         await b.look(FIRST)
         with pytest.raises(StartAnew):
@@ -173,7 +173,7 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
     class Control:
         def __init__(self) -> None:
             self.codes = {OTHER.id: Code.TOPIC_AUTHORIZATION_FAILED, GONE.id: Code.UNKNOWN_TOPIC_ID}
-            self.told: list[str] = []
+            self.denied_topics: list[str] = []
 
         async def ask(self, topics: list[md.MetadataRequestTopic], low: int = 0) -> md.MetadataResponse:
             assert low == BY_ID
@@ -182,13 +182,13 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
             )
 
         def denied(self, topic: str, code: int) -> None:
-            self.told.append(topic)
+            self.denied_topics.append(topic)
 
     async def test() -> None:
         known, control = KnownTopics([FIRST, OTHER, GONE]), Control()
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
         assert await known.next((FIRST,), control) == (FIRST, OTHER)
-        assert control.told == ["orders", "orders"]
+        assert control.denied_topics == ["orders", "orders"]
         control.codes[OTHER.id] = Code.UNKNOWN_TOPIC_ID
         assert await known.next((FIRST,), control) == (FIRST,)
 

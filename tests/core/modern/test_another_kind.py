@@ -80,7 +80,7 @@ class Crews(OneSidecar):
         assert len(self.work) == works
         work, self.work = self.work, []
 
-        async def all_of_it() -> None:
+        async def run_all() -> None:
             background, left = Background(1), len(work)
             ended = asyncio.Event()
             for w in work:
@@ -89,33 +89,37 @@ class Crews(OneSidecar):
             background.stop()
             assert left == works
 
-        asyncio.run(all_of_it())
+        asyncio.run(run_all())
 
     def _submit(self, background: Background, w: Work, ended: asyncio.Event) -> None:
         assert isinstance(w.item, RunAssignor)
         inp = w.item.input
 
-        def told(event: AssignorDone) -> None:
+        def on_done(event: AssignorDone) -> None:
             self.done(w, event)
             ended.set()
 
         assignor = ASSIGNORS[inp.kind].get(inp.assignor)
-        work, done = assigning(REGISTRY.runner(inp.kind), inp, assignor, self.log.encoder, told)
+        work, done = assigning(REGISTRY.runner(inp.kind), inp, assignor, self.log.encoder, on_done)
         background.submit(f"assignor {inp.assignor}", work, done)
 
 
-def of(*partitions: int) -> Partitions:
+def partition_set(*partitions: int) -> Partitions:
     return {ORDERS.id: partitions}
 
 
 def test_a_partition_is_two_members() -> None:
     s = Crews()
     assert s.beat("a", 0) == CrewReply(
-        member_id="a", member_epoch=2, heartbeat_interval_ms=5_000, assignment=of(0, 1, 2)
+        member_id="a", member_epoch=2, heartbeat_interval_ms=5_000, assignment=partition_set(0, 1, 2)
     )
     s.settle("b", "c")
     s.beat("a", 2)
-    assert {m: s.group.target.of(m) for m in "abc"} == {"a": of(0, 2), "b": of(0, 1), "c": of(1, 2)}
+    assert {m: s.group.target.of(m) for m in "abc"} == {
+        "a": partition_set(0, 2),
+        "b": partition_set(0, 1),
+        "c": partition_set(1, 2),
+    }
     assert s.group.epoch == s.group.assignment_epoch == 4
     assert [m.member_epoch for m in s.group.members.values()] == [4, 4, 4]
 
@@ -124,7 +128,9 @@ def test_the_answer_to_a_join_waits_for_the_run_and_the_run_makes_the_bytes() ->
     s = Crews(CONFIG)
     assert s.beat("a", 0) is None
     s.finish()
-    assert s.replies[1] == CrewReply(member_id="a", member_epoch=2, heartbeat_interval_ms=5_000, assignment=of(0, 1, 2))
+    assert s.replies[1] == CrewReply(
+        member_id="a", member_epoch=2, heartbeat_interval_ms=5_000, assignment=partition_set(0, 1, 2)
+    )
     assert s.log.encoder._prepared == {}, "used"
     written = [r for r in s.log.written if r.kind == crew.TARGET]
     assert [(r.sub_id, r.why) for r in written] == [("a", "target of epoch 2 by pairs")]
@@ -151,7 +157,7 @@ def test_a_run_of_a_member_that_left_meanwhile_assigns_nothing_to_it() -> None:
     assert "a" not in s.group.target and list(s.group.members) == ["b"]
     assert s.group.assignment_epoch == 3 and s.group.epoch == 4, "the removal is the next run's"
     s.finish()
-    assert s.group.target.of("b") == of(0, 1, 2) and s.group.assignment_epoch == 4
+    assert s.group.target.of("b") == partition_set(0, 1, 2) and s.group.assignment_epoch == 4
 
 
 def test_an_assignor_that_is_too_slow_is_given_up_and_run_again_ever_less_often() -> None:
@@ -187,7 +193,7 @@ def test_silence_removes_a_member_and_the_last_one_leaves_an_empty_target() -> N
     s.sleep(16_000)
     assert list(s.group.members) == ["a"]
     s.sleep(200)
-    assert s.group.target.of("a") == of(0, 1, 2), "by the timer"
+    assert s.group.target.of("a") == partition_set(0, 1, 2), "by the timer"
     s.sleep(45_000)
     assert not s.group.members and s.group.epoch == s.group.assignment_epoch
     assert s.group.assignment_timestamp_ms == 0
@@ -212,7 +218,7 @@ def test_a_topic_that_grows_raises_the_epoch() -> None:
     s.service.topics((Topic(ORDERS.id, "orders", ((),) * 4),), s.now)
     s.drive()
     s.beat("a", 2)
-    assert s.group.epoch == 3 and s.group.target.of("a") == of(0, 1, 2, 3)
+    assert s.group.epoch == 3 and s.group.target.of("a") == partition_set(0, 1, 2, 3)
 
 
 def test_a_new_owner_goes_on_with_the_targets_and_arms_the_sessions() -> None:

@@ -40,7 +40,7 @@ def share_join(epoch: int = 0) -> ShareHeartbeat:
     return ShareHeartbeat("g", "s1", epoch, topic_names=("a",))
 
 
-def live(*, empty: bool) -> World:
+def share_group(*, empty: bool) -> World:
     """A share group with a member, or without any more."""
     world = World()
     world.topics(topic(1, "a", 1))
@@ -51,7 +51,7 @@ def live(*, empty: bool) -> World:
     return world
 
 
-def told(world: World, event: Event) -> Answer:
+def answer_to(world: World, event: Event) -> Answer:
     """The answer to a program that takes the group for one of its own kind. Nothing is written for it."""
     fx = world.shard.handle(event, 1, world.now)
     assert not fx.records and not fx.background
@@ -79,14 +79,14 @@ def told(world: World, event: Event) -> Answer:
     ids=lambda v: type(v).__name__ if isinstance(v, Event) else None,
 )
 def test_a_share_group_meets_others(event: Event, code: Code, message: Any, empty: bool) -> None:
-    world = live(empty=empty)
-    reply = told(world, event)
+    world = share_group(empty=empty)
+    reply = answer_to(world, event)
     assert reply.code == code and message in (reply.message, ...)
     assert world.group("g").kind == "share"
 
 
 def test_members_that_leave_are_unknown() -> None:
-    reply = told(live(empty=False), LeaveGroup("g", (Leaving("m", None, None),)))
+    reply = answer_to(share_group(empty=False), LeaveGroup("g", (Leaving("m", None, None),)))
     assert isinstance(reply, LeaveReply)
     assert (reply.code, [m.code for m in reply.members]) == (Code.NONE, [Code.UNKNOWN_MEMBER_ID])
 
@@ -100,13 +100,13 @@ def test_other_groups_meet_share_requests(join: Event) -> None:
     events += [ShareAdmin("g", operation) for operation in Operation]
     events += [ShareAdministered("g", operation, "late") for operation in Operation]
     for event in events:
-        reply = told(world, event)
+        reply = answer_to(world, event)
         assert (reply.code, reply.message) == (Code.GROUP_ID_NOT_FOUND, NOT_SHARE), event
-    assert told(world, AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
+    assert answer_to(world, AdoptShare("g", 3, 3, "simple", (), {}, "moved")).code == Code.NON_EMPTY_GROUP
 
 
 def test_a_share_group_has_no_placeholder_of_the_classic_protocol() -> None:
-    world = live(empty=False)
+    world = share_group(empty=False)
     assert not world.shard.has_committers("g")
     world = World()
     world.topics(topic(1, "a", 1))

@@ -25,22 +25,22 @@ def world_of(*topics: str) -> tuple[World, Client]:
     return world, client
 
 
-def asked(world: World) -> list[HoldPlaceholder | LeavePlaceholder]:
+def take_commands(world: World) -> list[HoldPlaceholder | LeavePlaceholder]:
     commands, world.commands = world.commands, []
     return commands
 
 
 def test_nothing_is_asked_for_twice() -> None:
     world, client = world_of("a")
-    assert len(asked(world)) == 1
+    assert len(take_commands(world)) == 1
     for _ in range(3):
         client.heartbeat()
         world.sleep(3_000)
         world.initialised("g", {A: (0,)}, whole=False)
     Client(world, "g", "n", ("a",)).heartbeat()
-    assert asked(world) == []
+    assert take_commands(world) == []
     world.initialised("g", {A: (0, 1)})
-    assert [c.complete for c in asked(world) if isinstance(c, HoldPlaceholder)] == [True]
+    assert [c.complete for c in take_commands(world) if isinstance(c, HoldPlaceholder)] == [True]
 
 
 def test_a_steady_group_writes_nothing_and_asks_for_nothing() -> None:
@@ -58,22 +58,22 @@ def test_a_steady_group_writes_nothing_and_asks_for_nothing() -> None:
 
 def test_there_is_none_without_a_topic() -> None:
     world, client = world_of()
-    assert asked(world) == []
+    assert take_commands(world) == []
     world.topics(topic(1, "a", 1))
-    assert [c.topic_names for c in asked(world) if isinstance(c, HoldPlaceholder)] == [("a",)]
+    assert [c.topic_names for c in take_commands(world) if isinstance(c, HoldPlaceholder)] == [("a",)]
     world.topics()
-    assert asked(world) == [], "the broker takes no member without topics"
+    assert take_commands(world) == [], "the broker takes no member without topics"
     client.leave()
-    assert [type(c) for c in asked(world)] == [LeavePlaceholder]
+    assert [type(c) for c in take_commands(world)] == [LeavePlaceholder]
 
 
 def test_it_leaves_although_the_broker_has_not_taken_it_yet() -> None:
     world, client = world_of("a")
     client.leave()
-    assert asked(world)[1:] == [LeavePlaceholder("g", "")]
+    assert take_commands(world)[1:] == [LeavePlaceholder("g", "")]
     world.has_left("g")
     client.heartbeat()
-    assert [type(c) for c in asked(world)] == [HoldPlaceholder]
+    assert [type(c) for c in take_commands(world)] == [HoldPlaceholder]
 
 
 def test_each_hold_has_a_number_of_its_own() -> None:
@@ -103,19 +103,19 @@ def test_the_time_is_that_of_when_the_broker_took_it() -> None:
 
 def test_what_comes_for_a_group_that_is_gone_is_dropped() -> None:
     world = World()
-    world.tell(ShareInitialised("g", 1, "p", 7, ("a",), {A: (0,)}, {A: "a"}))
-    world.tell(PlaceholderLeft("g", "p"))
+    world.deliver(ShareInitialised("g", 1, "p", 7, ("a",), {A: (0,)}, {A: "a"}))
+    world.deliver(PlaceholderLeft("g", "p"))
     assert world.shard.groups == {} and world.log == []
 
 
 def test_a_former_owners_member_is_removed_even_where_the_group_is_empty_by_then() -> None:
     world, client = world_of("a")
     world.initialised("g", {A: (0, 1)})
-    asked(world)
+    take_commands(world)
     world.takeover()
     client.leave()
     world.sleep(1)
-    assert asked(world) == [LeavePlaceholder("g", "placeholder-1")]
+    assert take_commands(world) == [LeavePlaceholder("g", "placeholder-1")]
     world.has_left("g")
     assert world.group("g").placeholder is None
 
@@ -140,7 +140,7 @@ def test_the_record_of_one_that_had_no_name_yet_goes_with_it() -> None:
     member = NativeShareMember("m", None, 5, "c", "/h", ("a",), {A: (0, 1)})
     world.ask(AdoptShare("g", 5, 5, "simple", (member,), {A: "a"}, "moved"))
     assert world.ask(ShareHeartbeat("g", "m", -1)).code == 0
-    world.tell(PlaceholderLeft("g", "placeholder-1"))
+    world.deliver(PlaceholderLeft("g", "placeholder-1"))
     assert world.group("g").placeholder is None
 
 

@@ -66,7 +66,7 @@ class Keeper:
         self.world.initialised("g", as_partitions(seen), whole)
 
     def finish(self) -> None:
-        """All that is shown is initialised and reported."""
+        """Initialises and reports all partitions."""
         self.away = False
         for _ in range(8):
             self.step()
@@ -193,7 +193,7 @@ class Run:
             elif isinstance(r, Tombstone) and r.kind is Kind.CURRENT:
                 self.assigned.pop(r.sub_id, None)
         for c in self.clients:
-            unheard, reply = c.unheard, c.heard()
+            unheard, reply = c.unheard, c.take_reply()
             if reply is not None:
                 assert reply.code != Code.FENCED_MEMBER_EPOCH or unheard > 1, "it has missed one answer at most"
                 self.check_answer(c)
@@ -237,8 +237,8 @@ class Run:
             union(map(group.target.of, group.target)) != {t: set(ps) for t, ps in known.items()}
         )
 
-    def quiet(self) -> None:
-        """Faults stop: it must converge."""
+    def stop_faults(self) -> None:
+        """Ends all faults and runs the group until it has converged."""
         self.keeper.away = False
         for _ in range(20):
             self.keeper.finish()
@@ -281,7 +281,7 @@ def random_share(seed: int) -> None:
     for _ in range(EVENTS):
         run.event()
         run.check()
-    run.quiet()
+    run.stop_faults()
     rebuilt = run.world.rebuilt()
     for group_id in run.world.shard.groups:
         other = rebuilt.groups[group_id]

@@ -93,7 +93,7 @@ class Story:
         return [self.answer(self.pending.pop(t), self.world.replies.pop(t).answer) for t in due]
 
     def commanded(self) -> list[str]:
-        """What the placeholder member was told to do."""
+        """Returns the commands about placeholder members as lines."""
         commands, self.world.commands = self.world.commands, []
         return [self.command(c) for c in commands]
 

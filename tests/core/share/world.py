@@ -51,14 +51,14 @@ class World(OneShard):
         self.replies: dict[int, Reply] = {}
         self.running: list[RunAssignor] = []
         self.commands: list[HoldPlaceholder | LeavePlaceholder] = []
-        """Of placeholder members, in their order; whoever reads them takes them out."""
+        """Commands about placeholder members, in their order. A reader removes them."""
         self.held: dict[str, HoldPlaceholder] = {}
         """By group."""
         self.leaving: dict[str, LeavePlaceholder] = {}
         self.notes: list[Log | Count | Observe] = []
-        self.endings = Endings(self._alone)
+        self.endings = Endings(self._code_of_empty_shard)
         self.dying = False
-        """Nothing that the owner does now reaches anybody."""
+        """The owner's replies and records are lost from now on."""
         self.applied: Callable[[Effects], None] = lambda fx: None
         """Called after each event."""
 
@@ -67,8 +67,8 @@ class World(OneShard):
         image = self.shard.image if hasattr(self, "shard") else None
         return Shard(REGISTRY, Ports({SHARE: self.assignors}, config), image)
 
-    def _alone(self, event: Event) -> Code:
-        """How a coordinator answers this that knows nobody."""
+    def _code_of_empty_shard(self, event: Event) -> Code:
+        """Returns the error code of a coordinator without groups."""
         replies = self.empty().handle(event, 1, self.now).replies
         return replies[0].answer.code if replies else Code.NONE
 
@@ -94,14 +94,14 @@ class World(OneShard):
         names = {t: self.shard.image.names[t] for t in parts if t in self.shard.image.names}
         number = held.hold_id if hold_id is None else hold_id
         who = f"placeholder-{self.terms}"
-        self.tell(ShareInitialised(group_id, number, who, 7, held.topic_names, parts, names, whole))
+        self.deliver(ShareInitialised(group_id, number, who, 7, held.topic_names, parts, names, whole))
 
     def refused(self, group_id: str, code: Code) -> None:
         """The broker does not take the placeholder member."""
-        self.tell(PlaceholderRefused(group_id, self.held[group_id].hold_id, code))
+        self.deliver(PlaceholderRefused(group_id, self.held[group_id].hold_id, code))
 
     def has_left(self, group_id: str) -> None:
-        self.tell(PlaceholderLeft(group_id, self.leaving[group_id].placeholder_id))
+        self.deliver(PlaceholderLeft(group_id, self.leaving[group_id].placeholder_id))
 
     # ---- out ----------------------------------------------------------------------------------------------
     def apply(self, fx: Effects) -> None:
@@ -132,7 +132,7 @@ class World(OneShard):
                     self.leaving[item.group_id] = item
         for look in looks:
             if look.request is not None:
-                self.tell(TopicsSeen(look.group_id, look.request, look.token))
+                self.deliver(TopicsSeen(look.group_id, look.request, look.token))
 
     # ---- state --------------------------------------------------------------------------------------------
     def group(self, group_id: str) -> ShareGroup:
@@ -145,7 +145,7 @@ class World(OneShard):
         return self.loaded(self.empty())
 
     def takeover(self, lost: bool = False) -> None:
-        """Another owner goes on. `lost`: what the last event wrote never reached the log."""
+        """Moves the partition to a new owner. `lost`: the records of the last event never reached the log."""
         if lost:
             del self.log[self.last :]
             self.endings.lost()
@@ -168,17 +168,17 @@ class Client:
     epoch: int = 0
     assigned: Partitions = field(default_factory=dict)
     full: bool = True
-    """Its next heartbeat names its topics."""
+    """The next heartbeat names the member's topics."""
     token: int = NO_TOKEN
-    """Of the request that has no answer yet."""
+    """Token of the open request."""
     unheard: int = 0
-    """Answers that were lost since it last heard one."""
+    """Answers lost since the last one that arrived."""
     died_of: Code = Code.NONE
 
     def heartbeat(self) -> ShareHeartbeatReply:
         """The answer, which must come at once."""
         self.send()
-        reply = self.heard()
+        reply = self.take_reply()
         assert reply is not None, "it waits"
         return reply
 
@@ -192,14 +192,14 @@ class Client:
         self.token = self.world.token + 1
         self.world.request(hb)
 
-    def heard(self) -> ShareHeartbeatReply | None:
-        """The answer, if it is there."""
+    def take_reply(self) -> ShareHeartbeatReply | None:
+        """Takes the answer, if it has come, and applies it to the member."""
         reply = self.world.replies.pop(self.token, None)
         if reply is None:
             return None
         self.token = NO_TOKEN
         assert isinstance(reply.answer, ShareHeartbeatReply)
-        self.hear(reply.answer)
+        self.apply_reply(reply.answer)
         self.unheard = 0
         return reply.answer
 
@@ -208,7 +208,7 @@ class Client:
         self.token, self.full = NO_TOKEN, True
         self.unheard += 1
 
-    def hear(self, reply: ShareHeartbeatReply) -> None:
+    def apply_reply(self, reply: ShareHeartbeatReply) -> None:
         if reply.code:
             if ends("ShareGroupHeartbeat", reply.code):
                 self.died_of = Code(reply.code)

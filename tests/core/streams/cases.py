@@ -190,7 +190,7 @@ class RandomProcesses:
 
 
 def random_owned(rng: random.Random, member: Member) -> Tasks | None:
-    """What a member may report: nothing, what it has, what it keeps, or anything."""
+    """Returns tasks that a member may report: none, its own, those that it keeps, or any."""
     keeps, all_of_it = member.assigned.without_epochs(), _together(member)
     return rng.choice((None, keeps, keeps, all_of_it, random_tasks(rng, 2)))
 

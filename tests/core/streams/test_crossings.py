@@ -39,7 +39,7 @@ def consumer_join(epoch: int = 0) -> ConsumerHeartbeat:
     return ConsumerHeartbeat("g", "c1", epoch, rebalance_timeout_ms=30_000, topic_names=("in",), owned={})
 
 
-def live(*, empty: bool) -> World:
+def streams_group(*, empty: bool) -> World:
     """A streams group with a member, or without any more."""
     world = World()
     world.grow({"in": 1, "app-r": 1, "app-c": 1})
@@ -69,7 +69,7 @@ def live(*, empty: bool) -> World:
     ids=lambda v: type(v).__name__ if isinstance(v, Event) else None,
 )
 def test_a_streams_group_meets_others(event: Event, codes: tuple[Code, ...], message: Any, empty: bool) -> None:
-    world = live(empty=empty)
+    world = streams_group(empty=empty)
     before = list(world.log)
     reply = world.ask(event)
     assert reply.code == codes[-1 if empty else 0] and message in (reply.message, ...)
@@ -77,13 +77,13 @@ def test_a_streams_group_meets_others(event: Event, codes: tuple[Code, ...], mes
 
 
 def test_members_that_leave_are_unknown() -> None:
-    reply = live(empty=False).ask(LeaveGroup("g", (Leaving("m", None, None),)))
+    reply = streams_group(empty=False).ask(LeaveGroup("g", (Leaving("m", None, None),)))
     assert isinstance(reply, LeaveReply)
     assert (reply.code, [m.code for m in reply.members]) == (Code.NONE, [Code.UNKNOWN_MEMBER_ID])
 
 
 def test_a_live_streams_group_refuses_classic_members() -> None:
-    world = live(empty=False)
+    world = streams_group(empty=False)
     before = list(world.log)
     assert world.ask(classic_join()).code == Code.INCONSISTENT_GROUP_PROTOCOL
     assert world.ask(DeleteGroup("g")).code == Code.NON_EMPTY_GROUP
@@ -91,7 +91,7 @@ def test_a_live_streams_group_refuses_classic_members() -> None:
 
 
 def test_an_empty_streams_group_becomes_classic() -> None:
-    world = live(empty=True)
+    world = streams_group(empty=True)
     for refused in (classic_join(timeout_ms=1), classic_join("unknown")):
         assert world.ask(refused).code and world.group("g").kind == "streams"
     world.request(classic_join())
@@ -152,9 +152,11 @@ def test_requests_of_streams_groups_go_over_a_link(event: Event) -> None:
 
 
 def test_a_streams_group_has_a_placeholder_of_the_classic_protocol() -> None:
-    assert live(empty=False).shard.has_committers("g") and not live(empty=True).shard.has_committers("g")
+    assert streams_group(empty=False).shard.has_committers("g") and not streams_group(empty=True).shard.has_committers(
+        "g"
+    )
 
 
 def test_offsets_of_its_topics_are_kept_while_it_has_members() -> None:
-    said = live(empty=False).ask(DeletionCheck("g"))
+    said = streams_group(empty=False).ask(DeletionCheck("g"))
     assert isinstance(said, DeletionCheckReply) and said.subscribed == {"in", "app-r"} and said.members == 1

@@ -60,7 +60,7 @@ def group_of(*records: Record) -> StreamsGroup:
     return group
 
 
-def whole() -> StreamsGroup:
+def full_group() -> StreamsGroup:
     target = TargetRecord("g", TaskTargets({"m": Tasks({"0": (1,)})}), ("m",), 5, 1_000, "sticky", {})
     return group_of(GroupRecord("g", 5, 9, 3), TopologyRecord("g", TOPOLOGY), member(instance="i"), target, current())
 
@@ -112,7 +112,7 @@ def test_a_new_group_has_epoch_one() -> None:
 
 def test_a_rebuild_ends_where_the_owner_was() -> None:
     """In the order of RECORDS, with one value for each key."""
-    live = whole()
+    live = full_group()
     live.replay(member("n", process="q"))
     live.replay(current("n", AssignedTasks({"1": {0: 5}}), NOTHING_ASSIGNED))
     log: list[Record] = [GroupRecord("g", 5, 9, 3), TopologyRecord("g", TOPOLOGY)]
@@ -141,7 +141,7 @@ def test_a_record_of_another_kind_of_group() -> None:
 
 
 def test_tombstones_leave_nothing() -> None:
-    group = whole()
+    group = full_group()
     stones = group.tombstones("deleted")
     assert stones[-1] == Tombstone(Kind.GROUP, "g", "", "deleted")
     assert {(t.kind, t.sub_id) for t in stones} == {
@@ -159,7 +159,7 @@ def test_tombstones_leave_nothing() -> None:
 
 
 def test_an_active_task_has_one_holder() -> None:
-    group = whole()
+    group = full_group()
     group.replay(member("n", process="q"))
     for taken in (AssignedTasks({"0": {1: 5}}), AssignedTasks({"0": {3: 5}})):
         with pytest.raises(InvariantError, match=r"active task 0-[13] of m assigned to n"):
@@ -167,7 +167,7 @@ def test_an_active_task_has_one_holder() -> None:
 
 
 def test_holders_by_role_and_process() -> None:
-    group = whole()
+    group = full_group()
     group.replay(member("n", process="q"))
     group.replay(current("n", AssignedTasks({}, {"1": (0,)}), NOTHING_ASSIGNED))
     holders = group.holders
@@ -190,7 +190,7 @@ def test_a_process_keeps_a_task_while_one_of_its_members_has_it() -> None:
 
 
 def test_a_static_member_is_replaced() -> None:
-    group = whole()
+    group = full_group()
     for kind in (Kind.CURRENT, Kind.TARGET_MEMBER, Kind.MEMBER):
         group.replay(Tombstone(kind, "g", "m"))
     group.replay(member("n", instance="i"))
@@ -207,7 +207,7 @@ def test_an_instance_id_is_the_last_members() -> None:
 
 
 def test_a_current_tombstone_takes_the_tasks() -> None:
-    group = whole()
+    group = full_group()
     group.replay(Tombstone(Kind.CURRENT, "g", "m"))
     m = group.members["m"]
     assert (m.member_epoch, m.previous_epoch, m.assigned, m.pending) == (-1, -1, NOTHING_ASSIGNED, NOTHING_ASSIGNED)
@@ -228,7 +228,7 @@ def test_bytes_come_and_go_with_their_members() -> None:
     for name in list(group.members):
         group.replay(Tombstone(Kind.MEMBER, "g", name))
     assert group.members_bytes == 0
-    assert whole().held_bytes > whole().members_bytes > 1_000
+    assert full_group().held_bytes > full_group().members_bytes > 1_000
 
 
 # ---- states and queries -----------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def test_the_states_of_a_group() -> None:
 
 
 def test_offsets_of_its_topics_are_needed_while_it_has_members() -> None:
-    group = whole()
+    group = full_group()
     assert group.deletion_check().subscribed == {"in", "also", "r"} and group.deletion_check().members == 1
     assert group.subtopology_of_topic == {"in": "0", "also": "0", "r": "1"}
     group.replay(Tombstone(Kind.MEMBER, "g", "m"))
@@ -281,7 +281,7 @@ def test_offsets_of_its_topics_are_needed_while_it_has_members() -> None:
 
 
 def test_the_epoch_of_an_active_task() -> None:
-    m = whole().members["m"]
+    m = full_group().members["m"]
     assert [m.active_epoch("0", p) for p in range(5)] == [None, 4, 5, 4, None]
     assert m.active_epoch("9", 0) is None
 
@@ -289,7 +289,7 @@ def test_the_epoch_of_an_active_task() -> None:
 def test_the_hash_is_over_all_required_topics() -> None:
     names = ("in", "also", "r", "c", "other")
     image, _ = TopicImage().next([topic(i, n, 2) for i, n in enumerate(names)])
-    group = whole()
+    group = full_group()
     assert group.hash_over(image) == image.hash_of(names[:4]) == StreamsGroup("g").hash_over(image, TOPOLOGY)
     grown, _ = image.next([topic(i, n, 3 if n == "c" else 2) for i, n in enumerate(names)])
     assert group.hash_over(grown) != group.hash_over(image)
@@ -297,7 +297,7 @@ def test_the_hash_is_over_all_required_topics() -> None:
 
 
 def test_a_group_of_another_kind() -> None:
-    group = whole()
+    group = full_group()
     assert streams_group({"g": group}, "g") is group and streams_group({}, "g") is None
     with pytest.raises(CoordinatorError) as refused:
         streams_group({"g": object()}, "g")

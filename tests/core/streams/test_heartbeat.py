@@ -95,10 +95,10 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
     world = ready(quick(assignor_offload_enable=True, join_wait_ms=500))
     client = Client(world, "m")
     client.send()
-    assert client.heard() is None
+    assert client.take_reply() is None
     world.ask(structs.replace(client.request(), member_epoch=-1, topology=None))
     world.sleep(600)
-    assert client.heard() is not None
+    assert client.take_reply() is not None
 
 
 def test_a_join_that_asks_twice_is_told_of_its_tasks_once() -> None:
@@ -119,9 +119,9 @@ def test_an_answer_that_waits_keeps_what_is_to_be_created() -> None:
     world.grow({"in": 2})
     client = Client(world, "m")
     client.send()
-    assert client.heard() is None
+    assert client.take_reply() is None
     world.finish()
-    told = client.heard()
+    told = client.take_reply()
     assert told is not None and {t.name for t in told.create} == {"app-r", "app-c"}
     assert client.heartbeat().create == ()
 

@@ -11,33 +11,33 @@ WANTED = {name: NewTopic(name, 1, -1) for name in ("a", "b", "c", "d")}
 STATUS = missing_internal_topics(["a"])
 
 
-def asked(creations: TopicCreations, now_ms: int) -> list[str]:
+def topics_to_create(creations: TopicCreations, now_ms: int) -> list[str]:
     return [t.name for t in creations.ask(WANTED, now_ms)]
 
 
 def test_a_topic_is_asked_for_once() -> None:
     creations = TopicCreations()
-    assert asked(creations, 0) == ["a", "b", "c", "d"] and asked(creations, 1) == []
+    assert topics_to_create(creations, 0) == ["a", "b", "c", "d"] and topics_to_create(creations, 1) == []
     creations.answered(["a"])
-    assert asked(creations, 2) == ["a"]
-    assert asked(creations, GIVE_UP_MS) == ["b", "c", "d"]
+    assert topics_to_create(creations, 2) == ["a"]
+    assert topics_to_create(creations, GIVE_UP_MS) == ["b", "c", "d"]
 
 
 def test_errors_are_shown_and_then_it_is_tried_again() -> None:
     creations = TopicCreations()
-    asked(creations, 0)
+    topics_to_create(creations, 0)
     creations.failed("b", "no brokers", until_ms=10)
     assert creations.explain(STATUS, WANTED, 9).detail == (
         "Internal topics are missing: a; Creation failed: b (no brokers)."
     )
-    assert asked(creations, 9) == []
+    assert topics_to_create(creations, 9) == []
     assert creations.explain(STATUS, WANTED, 10) == STATUS
-    assert asked(creations, 10) == ["b"]
+    assert topics_to_create(creations, 10) == ["b"]
 
 
 def test_topics_without_the_right_are_named() -> None:
     creations = TopicCreations()
-    asked(creations, 0)
+    topics_to_create(creations, 0)
     creations.refused("b", until_ms=10)
     creations.refused("a", until_ms=10)
     assert creations.explain(STATUS, WANTED, 9).detail == (

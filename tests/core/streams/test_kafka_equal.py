@@ -104,17 +104,17 @@ def configured(oracle: Oracle, case: TopologyCase, rng: random.Random) -> tuple[
 
 
 def test_topologies_are_configured_alike(oracle: Oracle, seeds: Seeds) -> None:
-    told: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for seed in seeds.of(CASES // 2):
         rng = random.Random(seed)
         case = random_topology_case(rng)
         what, ours = configured(oracle, case, rng)
-        told[what] += 1
+        results[what] += 1
         if ours is not None and ours.subtopologies:
             counts = {t.name: t.partitions for s in ours.subtopologies.values() for t in s.internal_topics()}
-            told[configured(oracle, with_existing(rng, case, counts), rng)[0]] += 1
+            results[configured(oracle, with_existing(rng, case, counts), rng)[0]] += 1
     kinds = {"ready", "1 Source t", "2 Followin", "2 Number o", "2 Existing", "3 Internal", *INVALID}
-    assert kinds <= told.keys(), told
+    assert kinds <= results.keys(), results
 
 
 @pytest.mark.parametrize("broken", MALFORMED)
@@ -171,7 +171,7 @@ class Script:
         self.group.replay(TopologyRecord("g", Topology(3)))
         self.processes: dict[str, str] = {}
         self.steps: list[dict[str, object]] = []
-        self.told: list[dict[str, object]] = []
+        self.results: list[dict[str, object]] = []
 
     def play(self) -> None:
         for _ in range(self.rng.randint(5, 40)):
@@ -181,7 +181,7 @@ class Script:
 
     def step(self, do: str, **fields: object) -> None:
         self.steps.append({"do": do, **fields})
-        self.told.append({"state": self.group.state_name()})
+        self.results.append({"state": self.group.state_name()})
 
     def join(self) -> None:
         name = f"m{len(self.steps)}"
@@ -221,7 +221,7 @@ class Script:
             new = reconcile(member, self.group.assignment_epoch, target, owned, self.group.holders)
             self.replay(new)
         self.step("beat", id=name, owned=tasks_question(owned))
-        self.told[-1]["member"] = outcome(self.group.members[name])
+        self.results[-1]["member"] = outcome(self.group.members[name])
         once_in_a_process(self.group)
 
     def replay(self, m: Member) -> None:
@@ -245,7 +245,7 @@ def test_groups_come_to_the_same_states(oracle: Oracle, seeds: Seeds) -> None:
         script = Script(random.Random(seed))
         script.play()
         said = oracle.ask({"op": "script", "topology_epoch": 3, "steps": script.steps})
-        assert (seed, script.told) == (seed, said.get("steps", said))
+        assert (seed, script.results) == (seed, said.get("steps", said))
 
 
 # ---- requests ---------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def random_request(rng: random.Random) -> StreamsHeartbeat:
 
 
 def test_requests_are_refused_alike(oracle: Oracle, seeds: Seeds) -> None:
-    told: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for seed in seeds.of(CASES):
         hb = random_request(random.Random(seed))
         said = oracle.ask({"op": "validate", "request": request(hb)})
@@ -288,8 +288,8 @@ def test_requests_are_refused_alike(oracle: Oracle, seeds: Seeds) -> None:
         except CoordinatorError as exc:
             ours = (exc.code, exc.message)
         assert (seed, *ours) == (seed, said["code"], said.get("message"))
-        told[str(ours[1])[:25]] += 1
-    assert len(told) >= 16, told
+        results[str(ours[1])[:25]] += 1
+    assert len(results) >= 16, results
 
 
 def test_epochs_are_refused_alike(oracle: Oracle, seeds: Seeds) -> None:

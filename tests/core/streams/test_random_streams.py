@@ -188,7 +188,7 @@ class Run:
             if isinstance(r, TargetRecord):
                 self.check_target(r)
         for c in self.clients:
-            if c is not self.deaf and c.heard() is not None:
+            if c is not self.deaf and c.take_reply() is not None:
                 self.check_answer(c)
 
     def check_target(self, r: TargetRecord) -> None:
@@ -264,8 +264,8 @@ class Run:
                         other = self.world.ask(CommitCheck("g", m.member_id, epoch, None, 9, False, places))
                         assert other.code, "a commit of another is let pass"
 
-    def quiet(self) -> None:
-        """Faults stop: it must converge."""
+    def stop_faults(self) -> None:
+        """Ends all faults and runs the group until it has converged."""
         self.world.grow(self.counts)
         self.world.grow(self.wanted())
         for _ in range(25):
@@ -346,7 +346,7 @@ def random_streams(seed: int) -> None:
         run.check()
         if i % 10 == 0:
             run.commit()
-    run.quiet()
+    run.stop_faults()
     rebuilt = run.world.rebuilt()
     for group_id in run.world.shard.groups:
         other = rebuilt.groups[group_id]

@@ -29,7 +29,7 @@ from tests.core.world import topic, topic_id
 
 __all__ = ["REGISTRY", "Client", "World", "topic", "topic_id"]
 NATURAL = frozenset((Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH))
-"""What a live member may be told. Any other code of the core ends Java's client for good."""
+"""Codes that a live member may get. Any other code of the core ends Java's client for good."""
 TOPOLOGY = Topology(
     1,
     (
@@ -43,7 +43,7 @@ TOPOLOGY = Topology(
 
 
 def quick(**settings: object) -> StreamsConfig:
-    """Nothing waits."""
+    """Returns a configuration in which no answer waits for an assignor run."""
     known = {"assignor_offload_enable": False, "join_wait_ms": 0, "initial_rebalance_delay_ms": 0}
     return StreamsConfig(**{**known, **settings})  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ class World(OneShard):
         self.looks: list[LookFirst] = []
         self.notes: list[Log | Count | Observe] = []
         self.dying = False
-        """Nothing that the owner does now reaches anybody."""
+        """The owner's replies and records are lost from now on."""
         self.applied: Callable[[Effects], None] = lambda fx: None
         """Called after each event."""
 
@@ -126,7 +126,7 @@ class World(OneShard):
                 looks.append(item)
         for look in looks:
             if look.request is not None:
-                self.tell(TopicsSeen(look.group_id, look.request, look.token))
+                self.deliver(TopicsSeen(look.group_id, look.request, look.token))
 
     # ---- state --------------------------------------------------------------------------------------------
     def group(self, group_id: str = "g") -> StreamsGroup:
@@ -139,7 +139,7 @@ class World(OneShard):
         return self.loaded(self.empty())
 
     def takeover(self, lost: bool = False) -> None:
-        """Another owner goes on. `lost`: what the last event wrote never reached the log."""
+        """Moves the partition to a new owner. `lost`: the records of the last event never reached the log."""
         if lost:
             del self.log[self.last :]
         self.dying = False
@@ -167,13 +167,13 @@ class Client:
     endpoint_epoch: int = -1
     tasks: Tasks = NO_TASKS
     full: bool = True
-    """Its next heartbeat names its tasks."""
+    """The next heartbeat names the member's tasks."""
     offsets: tuple[TaskOffset, ...] | None = None
     shutdown: bool = False
     token: int = NO_TOKEN
-    """Of the request that has no answer yet."""
+    """Token of the open request."""
     unheard: int = 0
-    """Answers that were lost since it last heard one."""
+    """Answers lost since the last one that arrived."""
     died_of: Code = Code.NONE
     endpoints: tuple[EndpointPartitions, ...] = ()
     create: list[NewTopic] = field(default_factory=list)
@@ -209,7 +209,7 @@ class Client:
     def heartbeat(self) -> StreamsHeartbeatReply:
         """The answer, which must come at once."""
         self.send()
-        reply = self.heard()
+        reply = self.take_reply()
         assert reply is not None, "it waits"
         return reply
 
@@ -220,14 +220,14 @@ class Client:
         self.token = self.world.token + 1
         self.world.request(hb)
 
-    def heard(self) -> StreamsHeartbeatReply | None:
-        """The answer, if it is there."""
+    def take_reply(self) -> StreamsHeartbeatReply | None:
+        """Takes the answer, if it has come, and applies it to the member."""
         reply = self.world.replies.pop(self.token, None)
         if reply is None:
             return None
         self.token = NO_TOKEN
         assert isinstance(reply.answer, StreamsHeartbeatReply)
-        self.hear(reply.answer)
+        self.apply_reply(reply.answer)
         self.unheard = 0
         return reply.answer
 
@@ -236,7 +236,7 @@ class Client:
         self.token, self.full = NO_TOKEN, True
         self.unheard += 1
 
-    def hear(self, reply: StreamsHeartbeatReply) -> None:
+    def apply_reply(self, reply: StreamsHeartbeatReply) -> None:
         if reply.code:
             if reply.code not in NATURAL:
                 self.died_of = Code(reply.code)

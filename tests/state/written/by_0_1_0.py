@@ -18,7 +18,7 @@ NAMES = {TOPIC_ID: "orders"}
 
 
 def records(r: Any) -> list[Any]:
-    """Of a group of two members with a static one, in the middle of a rebalance, and the tombstone of a third one."""
+    """Records of a group of two members, one of them static, during a rebalance, and the tombstone of a third one."""
     stable, waits = r.MemberState.STABLE, r.MemberState.UNREVOKED_PARTITIONS
     return [
         r.GroupRecord("g", 3, 0x1234, "joined"),

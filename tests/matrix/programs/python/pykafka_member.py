@@ -14,7 +14,7 @@ from tests.matrix.programs.python import journal
 COMMIT_S = 0.3
 
 
-def told(consumer: object, old: Mapping[int, int], new: Mapping[int, int]) -> None:
+def on_rebalance(consumer: object, old: Mapping[int, int], new: Mapping[int, int]) -> None:
     if old:
         journal.emit("revoked", partitions=sorted(old))
     journal.emit("assigned", partitions=sorted(new))
@@ -30,7 +30,7 @@ def main() -> None:
         auto_offset_reset=OffsetType.EARLIEST,
         consumer_timeout_ms=200,
         heartbeat_interval_ms=o.heartbeat_ms,
-        post_rebalance_callback=told,
+        post_rebalance_callback=on_rebalance,
     )
     ends: dict[int, int] = {}
     committed_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""A story's log as the state topic has it, for explanations of it."""
+"""A story's records as the state topic has them, to explain and replay."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BEGIN_MS = 999_000
 OWNER_EPOCH = 7
 
 
-class Told:
-    """Play lines; what they wrote is there with the time at which they were played."""
+class RecordedStory:
+    """Plays a story's lines. `taken`: the records of each, with the time at which its line was played."""
 
     def __init__(self, text: str = "") -> None:
         self.story = Story()
@@ -36,14 +36,14 @@ class Told:
         self.taken.records.append(Raw(len(self.taken.records), at_ms, decode_key(e.key), e.value, headers))
 
     def play(self, text: str) -> list[str]:
-        said: list[str] = []
+        answers: list[str] = []
         for line in filter(None, map(str.strip, text.splitlines())):
-            said += self.story.run(line)
+            answers += self.story.run(line)
             log = self.story.world.log
             for r in log[self._done :]:
                 self.put(self.codec.encode(r, Stamp(OWNER_EPOCH, self.now_ms), 1), self.now_ms)
             self._done = len(log)
-        return said
+        return answers
 
     def replayed(self) -> Replayed:
         return replayed(GROUP, self.taken)
