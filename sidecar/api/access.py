@@ -134,16 +134,16 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     groups = [g for g in wanted if g not in own]
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
-    said = yield from _known(call, call.client.describable, groups)
-    missing = yield from slices.chosen(groups, lambda g: g not in said)
+    codes = yield from _known(call, call.client.describable, groups)
+    missing = yield from slices.chosen(groups, lambda g: g not in codes)
     if missing:
         probe = yield from slices.encoded(dg.DescribeGroupsRequest(groups=missing), 0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
-        codes = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
-        said |= yield from _answers_kept(call, call.client.describable, missing, dict(codes))
+        answers = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
+        codes |= yield from _answers_kept(call, call.client.describable, missing, dict(answers))
     no = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
-    return own.union((yield from slices.chosen(groups, lambda g: said[g] in no)))
+    return own.union((yield from slices.chosen(groups, lambda g: codes[g] in no)))
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
@@ -162,11 +162,11 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
     frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, (yield from slices.encoded(wanted, 3)), flexible=False)
     res = yield from slices.response(dg.DescribeGroupsResponse, 3, frame, response_body(frame, False))
-    found = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
+    by_group = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
     for group_id in groups:
-        if group_id not in found:
-            found[group_id] = yield from _each_operation(call, group_id)
-    return found
+        if group_id not in by_group:
+            by_group[group_id] = yield from _each_operation(call, group_id)
+    return by_group
 
 
 def knows_group_settings(call: Call) -> bool:
@@ -203,36 +203,36 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
     read = yield from refused_read(call, group_id)
     delete = yield from refused_delete(call, group_id)
     described, altered = yield from _of_settings(call, group_id)
-    said = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
+    codes = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
     no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
-    return DESCRIBE | sum(bit for bit, code in said.items() if code not in no)
+    return DESCRIBE | sum(bit for bit, code in codes.items() if code not in no)
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Returns the topics that the principal may not DESCRIBE, whether they exist or not."""
-    said = yield from _of_topics(call, names)
+    codes = yield from _of_topics(call, names)
     no = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
-    return set((yield from slices.chosen(said, lambda t: said[t] in no)))
+    return set((yield from slices.chosen(codes, lambda t: codes[t] in no)))
 
 
 def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
     """Returns the topics as `hidden_topics` does; None if the authorizer failed for one of them."""
-    said = yield from _of_topics(call, names)
-    if any(code in FAILED for code in said.values()):
+    codes = yield from _of_topics(call, names)
+    if any(code in FAILED for code in codes.values()):
         return None
-    return {t for t, code in said.items() if code == Code.TOPIC_AUTHORIZATION_FAILED}
+    return {t for t, code in codes.items() if code == Code.TOPIC_AUTHORIZATION_FAILED}
 
 
 def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     if not call.view.authorizer:
         return {}
     topics = yield from slices.sorted_once(names)
-    said = yield from _known(call, call.client.topics, topics)
-    missing = yield from slices.chosen(topics, lambda t: t not in said)
+    codes = yield from _known(call, call.client.topics, topics)
+    missing = yield from slices.chosen(topics, lambda t: t not in codes)
     for at in range(0, len(missing), ASKED):  # what is made of a name takes ten times as much memory
-        asked = missing[at : at + ASKED]
-        said |= yield from _answers_kept(call, call.client.topics, asked, (yield from _asked_of_topics(call, asked)))
-    return said
+        batch = missing[at : at + ASKED]
+        codes |= yield from _answers_kept(call, call.client.topics, batch, (yield from _asked_of_topics(call, batch)))
+    return codes
 
 
 def _asked_of_topics(call: Call, topics: list[str]) -> Generator[Want, Any, dict[str, int]]:
@@ -293,25 +293,25 @@ def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dic
     now = call.now_ms
     nothing = (0, now)
     kept_now = yield from slices.made(names, lambda n: (n, *kept.get(n, nothing)))
-    found = yield from slices.chosen(kept_now, lambda x: x[2] > now)
-    if found:
-        _rests(call, min(until for _, _, until in found))
-    return {n: code for n, code, _ in found}
+    valid = yield from slices.chosen(kept_now, lambda x: x[2] > now)
+    if valid:
+        _rests(call, min(until for _, _, until in valid))
+    return {n: code for n, code, _ in valid}
 
 
 def _answers_kept(
-    call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]
+    call: Call, kept: Kept, names: Iterable[str], answers: Mapping[str, int]
 ) -> Generator[Want, Any, dict[str, int]]:
     """Returns the broker's answers, and keeps them. A name that it left out counts as UNKNOWN_SERVER_ERROR, which is
     not kept."""
-    new = dict((yield from slices.made(asked, lambda name: (name, told.get(name, Code.UNKNOWN_SERVER_ERROR)))))
+    new = dict((yield from slices.made(names, lambda name: (name, answers.get(name, Code.UNKNOWN_SERVER_ERROR)))))
     yield from _keep(call, kept, dict((yield from slices.chosen(new.items(), lambda x: x[1] not in FAILED))))
     return new
 
 
-def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> Generator[Want, Any, None]:
+def _keep(call: Call, kept: Kept, codes: Mapping[str, int], until_ms: int = 0) -> Generator[Want, Any, None]:
     until = until_ms or call.now_ms + call.scope.access_keep_ms
-    yield from slices.each(said.items(), lambda x: kept.__setitem__(x[0], (int(x[1]), until)))
+    yield from slices.each(codes.items(), lambda x: kept.__setitem__(x[0], (int(x[1]), until)))
     _rests(call, until)
 
 

@@ -42,10 +42,10 @@ def api_versions(call: Call) -> Handler:
         return body
     if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    learnt, told = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
-    learnt.versions[call.version], learnt.served = body, told.served
-    call.client.broker_versions = told.theirs
-    return told.answer
+    learnt, cached = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
+    learnt.versions[call.version], learnt.served = body, cached.served
+    call.client.broker_versions = cached.theirs
+    return cached.answer
 
 
 def _as_remembered(call: Call) -> bytes:

@@ -278,8 +278,8 @@ def who(call: Call) -> str:
     client id "app"`. The client's own words come last, quoted, so they cannot pass for anything else."""
     client = call.client
     name = client.principal or ("somebody authenticated" if client.mechanism else "User:ANONYMOUS")
-    told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
-    return f"{name} from {client.host or 'nowhere'}, client id {told}"
+    client_id = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
+    return f"{name} from {client.host or 'nowhere'}, client id {client_id}"
 
 
 def packed(layout: str, *values: object) -> bytes:

@@ -68,7 +68,7 @@ REMOVED = "member was removed by an admin"
 
 
 def _read(
-    call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], told: Callable[[T], tuple[Any, ...]]
+    call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], fields: Callable[[T], tuple[Any, ...]]
 ) -> Generator[Want, Any, tuple[Any, ...]]:
     """Returns the client id and the fields of the request. At `call.pos` its header goes on after the correlation id.
     Raises WireError: the generated codec decides what is malformed."""
@@ -77,7 +77,7 @@ def _read(
         with suppress(ValueError):
             return unpack(layout, call.frame, call.pos)
     client_id, pos = header_end(call.frame, call.pos, call.version >= SERVED[call.api_key].flexible_from)
-    return (client_id, *told((yield from slices.request(call, message, pos))))
+    return (client_id, *fields((yield from slices.request(call, message, pos))))
 
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ def _joined(reply: JoinReply, version: int) -> bytes:
     protocol = reply.protocol or ("" if version < NULL_PROTOCOL_SINCE else None)  # an empty name is none
     if version == JOINED_SINCE:
         head = (0, reply.code, reply.generation, reply.protocol_type, protocol, reply.leader)
-        told = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])
-        return packed(JOINED, *head, reply.skip_assignment, reply.member_id, told)
+        rows = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])
+        return packed(JOINED, *head, reply.skip_assignment, reply.member_id, rows)
     members = [jg.JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata) for m in reply.members]
     return jg.JoinGroupResponse(
         error_code=reply.code,
@@ -225,10 +225,10 @@ def leave_group(call: Call) -> Handler:
             req.members, lambda m: Leaving(m.member_id, m.group_instance_id, _leaves(call, m))
         )
     code, left = yield from _left(req.group_id, members)
-    told = yield from slices.made(left, lambda m: le.MemberResponse(m.member_id, m.instance_id, m.code))
-    if call.version < SEVERAL_SINCE and code == Code.NONE and told:
+    results = yield from slices.made(left, lambda m: le.MemberResponse(m.member_id, m.instance_id, m.code))
+    if call.version < SEVERAL_SINCE and code == Code.NONE and results:
         code = left[0].code
-    return (yield from slices.encoded(le.LeaveGroupResponse(error_code=code, members=told), call.version))
+    return (yield from slices.encoded(le.LeaveGroupResponse(error_code=code, members=results), call.version))
 
 
 def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[Code, list[Left]]]:
@@ -246,7 +246,7 @@ def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[C
 def _leaves(call: Call, m: le.MemberIdentity) -> str | None:
     """Returns the reason for the record. It names the client if that removes another member: a client that sends an
     instance id alone is not that member, and Kafka's tools use this reason when they remove by member id (KIP-800)."""
-    said = (m.reason or "")[:REASON_MAX]
-    if (not m.member_id and m.group_instance_id is not None) or said.startswith(REMOVED):
-        return f"{said or 'not provided'} (removed by {who(call)})"
-    return m.reason and said
+    reason = (m.reason or "")[:REASON_MAX]
+    if (not m.member_id and m.group_instance_id is not None) or reason.startswith(REMOVED):
+        return f"{reason or 'not provided'} (removed by {who(call)})"
+    return m.reason and reason

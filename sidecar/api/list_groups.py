@@ -36,31 +36,31 @@ def list_groups(call: Call) -> Handler:
     here: ListReply = yield from coordinate(ListGroups())
     if here.code != Code.NONE:
         return _failed(call, here.code)
-    mine = yield from slices.chosen(here.groups, lambda g: call.scope.managed(g.group_id))
-    hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
+    listed = yield from slices.chosen(here.groups, lambda g: call.scope.managed(g.group_id))
+    hidden = yield from access.hidden_groups(call, [g.group_id for g in listed])
     if hidden and (yield from access.sees_all_groups(call)):
         hidden = set()
-    mine = sorted((g for g in mine if g.group_id not in hidden), key=lambda g: g.group_id)
-    twice = yield from _known(call, res.groups, mine)
+    listed = sorted((g for g in listed if g.group_id not in hidden), key=lambda g: g.group_id)
+    twice = yield from _known(call, res.groups, listed)
     if isinstance(twice, Code):
         return _failed(call, twice)
     res.groups = [g for g in res.groups if g.group_id not in twice]
     states, types = _filter(req.states_filter), _filter(req.types_filter)
     res.groups += [
         lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
-        for g in mine
+        for g in listed
         if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     ]
     return (yield from slices.encoded(res, call.version))
 
 
 def _known(
-    call: Call, theirs: Iterable[lg.ListedGroup], mine: Iterable[Listed]
+    call: Call, at_broker: Iterable[lg.ListedGroup], listed: Iterable[Listed]
 ) -> Generator[Want, Any, set[str] | Code]:
     """Returns the broker's groups that sidecars list, here or beside another broker; or the error if that is not
     known."""
-    here = {g.group_id for g in mine}
-    managed = {g.group_id for g in theirs if call.scope.managed(g.group_id)}
+    here = {g.group_id for g in listed}
+    managed = {g.group_id for g in at_broker if call.scope.managed(g.group_id)}
     ask = tuple(sorted(managed - here))
     if not ask:
         return managed

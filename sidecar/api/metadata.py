@@ -42,8 +42,8 @@ def _by_id(call: Call, wanted: list[bytes], operations: bool) -> Generator[Want,
     res = yield from slices.response(md.MetadataResponse, OLDER, frame, response_body(frame, True))
     ids = frozenset(wanted)
     res.topics = yield from slices.chosen(res.topics, lambda t: t.topic_id in ids)
-    there = {t.topic_id for t in res.topics}
+    known = {t.topic_id for t in res.topics}
     for t in res.topics:
         t.is_internal = t.is_internal or t.name == call.scope.own.topic
-    res.topics += [md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, i) for i in wanted if i not in there]
+    res.topics += [md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, i) for i in wanted if i not in known]
     return (yield from slices.encoded(res, call.version))

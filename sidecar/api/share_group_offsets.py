@@ -43,8 +43,8 @@ def describe_share_group_offsets(call: Call) -> Handler:
     res = ds.DescribeShareGroupOffsetsResponse()
     here = [g for g in req.groups if not _not_here(call, g)]
     if here:
-        mine = ds.DescribeShareGroupOffsetsRequest(here)
-        body = yield from upstream(call, (yield from slices.encoded(mine, call.version)))
+        local = ds.DescribeShareGroupOffsetsRequest(here)
+        body = yield from upstream(call, (yield from slices.encoded(local, call.version)))
         res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     hidden = yield from access.hidden_groups(call, elsewhere)
     for group_id in elsewhere:
@@ -68,8 +68,8 @@ def _kept_elsewhere(call: Call, group_id: str) -> bool:
 
 
 def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareGroupOffsetsResponseGroup]:
-    asked = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
-    body = yield from store_at(call, call.keeper_of(group_id), call.version, asked.encode(call.version), slow=True)
+    req = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    body = yield from store_at(call, call.keeper_of(group_id), call.version, req.encode(call.version), slow=True)
     res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     group = slices.only(res.groups)
     hidden = yield from access.hidden_topics(call, (t.topic_name for t in group.topics))
@@ -142,9 +142,9 @@ def _readable(
 
 def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
     """Returns the error, or NONE when the group has no members and no placeholder member at the broker any more."""
-    told: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
-    if told.code != Code.NONE or not told.placeholder:
-        return told.code, told.message
+    reply: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
+    if reply.code != Code.NONE or not reply.placeholder:
+        return reply.code, reply.message
     opened: Answer = yield from coordinate(OpenShareState(group_id))
     return opened.code, opened.message
 

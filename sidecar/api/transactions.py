@@ -109,8 +109,8 @@ def describe_transactions(call: Call) -> Handler:
         return FORWARD
     res = dt.DescribeTransactionsResponse()
     if others := (yield from slices.chosen(req.transactional_ids, lambda t: t not in own)):
-        asked = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
-        body = yield from upstream(call, asked)
+        sent = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
+        body = yield from upstream(call, sent)
         res = yield from slices.response(dt.DescribeTransactionsResponse, call.version, body)
     res.transaction_states += [dt.TransactionState(error_code=REFUSED, transactional_id=t) for t in sorted(own)]
     return (yield from slices.encoded(res, call.version))
