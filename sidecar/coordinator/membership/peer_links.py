@@ -184,9 +184,9 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received = True
-        for word, hear in self._on_words.items():
+        for word, callback in self._on_words.items():
             if word in data:
-                hear()
+                callback()
         for word, means in STATES.items():
             if word in data:
                 self.ready = means

@@ -82,10 +82,10 @@ class UnstableGroups:
             while self._waits(group_id):
                 await asyncio.sleep(self._patience.look_s)
                 try:
-                    found = await self._natives.describe(group_id)
+                    group = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # an order that came while the broker was asked counts
-                    await self._look_at(group_id, found)
+                    await self._look_at(group_id, group)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
@@ -93,12 +93,12 @@ class UnstableGroups:
             if not self._waits(group_id):
                 self.forget(group_id)
 
-    async def _look_at(self, group_id: str, found: Native) -> None:
-        if found.members and self._natives.fleet.unserved(found.kind):
+    async def _look_at(self, group_id: str, group: Native) -> None:
+        if group.members and self._natives.fleet.unserved(group.kind):
             self._first_try_s[group_id] = time.monotonic()
         elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
-            await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
-        elif found.kind in (native.NO_MEMBERS, native.OTHER) or not found.members or found.stable:
+            await self.give_up(group_id, f"it does not become stable at the broker: {group.state}")
+        elif group.kind in (native.NO_MEMBERS, native.OTHER) or not group.members or group.stable:
             await self._comes(group_id)
 
     def _waits(self, group_id: str) -> bool:
