@@ -73,7 +73,7 @@ class ClassicGroup:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Returns the topics of its consumers, by the protocol of the last generation; None: unknown."""
-        found: set[str] = set()
+        subscribed: set[str] = set()
         for member in self.members.values() if self.type == CONSUMER_TYPE else ():
             try:
                 topics = topics_of(member.metadata(self.protocol))
@@ -81,8 +81,8 @@ class ClassicGroup:
                 return None
             if topics is None:
                 return None
-            found.update(topics)
-        return frozenset(found)
+            subscribed.update(topics)
+        return frozenset(subscribed)
 
     # ---- questions ----------------------------------------------------------------------------------------
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:

@@ -49,8 +49,8 @@ STATES = {
 def _facts(group: ClassicGroup) -> dict[str, Any]:
     """Returns the group's facts. `epoch` is the generation, None until all members of an adopted group have joined;
     `assignor` is the protocol."""
-    told = {"epoch": None if group.adopted else group.generation, "assignment_epoch": group.assigned_generation}
-    return {**told, "assignor": group.protocol or "", "leader": group.leader, "since_ms": group.since_ms}
+    epochs = {"epoch": None if group.adopted else group.generation, "assignment_epoch": group.assigned_generation}
+    return {**epochs, "assignor": group.protocol or "", "leader": group.leader, "since_ms": group.since_ms}
 
 
 def _member(group: ClassicGroup, member_id: str, names: Names) -> MemberView | None:

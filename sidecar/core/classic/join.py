@@ -208,8 +208,8 @@ def _rejoin(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: C
 
 def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token: int, why: str) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    said = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
-    if said != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
+    requested = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
+    if requested != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
         turn.write(
             MemberRecord(
                 member.group_id,

@@ -32,20 +32,20 @@ def _again(w: Waiting) -> ConsumerHeartbeat:
     """Returns the second heartbeat. A joining member has the assignment of its first answer; other members' state is
     unchanged since they asked."""
     first: Any = w.reply
-    asked: Any = w.asked
-    if asked.member_epoch != 0:
-        again: ConsumerHeartbeat = structs.replace(asked, member_epoch=first.member_epoch)
+    request: Any = w.asked
+    if request.member_epoch != 0:
+        again: ConsumerHeartbeat = structs.replace(request, member_epoch=first.member_epoch)
         return again
     return ConsumerHeartbeat(
-        asked.group_id,
+        request.group_id,
         first.member_id or "",
         first.member_epoch,
-        instance_id=asked.instance_id,
-        rack_id=asked.rack_id,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
         owned=first.assignment or {},
-        client_id=asked.client_id,
-        client_host=asked.client_host,
-        version=asked.version,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        version=request.version,
     )
 
 

@@ -83,8 +83,8 @@ def step(
 
 
 def _owns(owned: Partitions, member: Member) -> bool:
-    there = {t: ps for t, ps in member.assigned_partitions().items() if ps}
-    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in there.items()}
+    assigned = {t: ps for t, ps in member.assigned_partitions().items() if ps}
+    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in assigned.items()}
 
 
 def more_bytes(group: ConsumerGroup, checked: Checked) -> int:

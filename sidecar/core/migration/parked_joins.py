@@ -100,8 +100,8 @@ def answer_waiting(turn: Turn, group: ConsumerGroup) -> None:
 
 
 def claimed_partitions(e: JoinGroup, image: TopicImage) -> Partitions:
-    said = subscription(e.protocols[0][1])
-    return {} if said is None else by_id(said.owned, image)
+    parsed = subscription(e.protocols[0][1])
+    return {} if parsed is None else by_id(parsed.owned, image)
 
 
 def by_id(owned: Owned, image: TopicImage) -> Partitions:

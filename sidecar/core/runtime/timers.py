@@ -47,8 +47,8 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def deadline(self, key: Key) -> int | None:
-        found = self._deadlines.get(key)
-        return None if found is None else found[0]
+        entry = self._deadlines.get(key)
+        return None if entry is None else entry[0]
 
     def next_ms(self) -> int | None:
         """Returns when to call `expired` next; may be early, never late."""

@@ -44,13 +44,13 @@ def _misses_topic(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
 
 def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:
     """Returns partition p of each topic that task p reads, if it exists."""
-    subtopologies, found = topology.by_id(), dict[str, tuple[int, ...]]()
+    subtopologies, by_topic = topology.by_id(), dict[str, tuple[int, ...]]()
     for subtopology_id, ps in tasks.items():
         subtopology = subtopologies.get(subtopology_id)
         for name in () if subtopology is None else subtopology.task_topics():
-            if there := _existing(name, ps, image):
-                found[name] = there
-    return found
+            if existing := _existing(name, ps, image):
+                by_topic[name] = existing
+    return by_topic
 
 
 def _existing(name: str, ps: Collection[int], image: TopicImage) -> tuple[int, ...]:

@@ -59,12 +59,12 @@ def _facts(group: StreamsGroup) -> dict[str, Any]:
     """Returns the facts of all kinds, `topology_epoch` (None: there is no topology), `topology`: subtopology -> the
     topics that it reads, and the other fields of the group's record."""
     topology = group.topology or Topology(-1)
-    told = {
+    fields = {
         "topology_epoch": None if group.topology is None else topology.epoch,
         "topology": {s.subtopology_id: sorted(s.task_topics()) for s in topology.subtopologies},
         "shutdown_asked_by": group.shutdown_member,
     }
-    return {**modern.facts(group), **told}
+    return {**modern.facts(group), **fields}
 
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
             for p in partitions:
                 for holder in () if p in had.get(s, ()) else _holders(group, m, role, s, p):
                     pending = group.members[holder].pending
-                    asked = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
-                    yield Held(holder, s, p, asked)
+                    revoking = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
+                    yield Held(holder, s, p, revoking)
 
 
 def _holders(group: StreamsGroup, m: Member, role: str, subtopology: str, partition: int) -> Iterable[str]:
@@ -120,9 +120,9 @@ def _notes(group: StreamsGroup, image: TopicImage | None) -> Iterable[str]:
 # ---- history --------------------------------------------------------------------------------------------------------
 def _group_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     yield from modern.group_notes(sub_id, body, last)
-    asked = None if body is None else body["shutdown_member"]
-    if asked is not None and asked != (last or {}).get("shutdown_member"):
-        yield Note("the end of the application is asked for", asked)
+    member_id = None if body is None else body["shutdown_member"]
+    if member_id is not None and member_id != (last or {}).get("shutdown_member"):
+        yield Note("the end of the application is asked for", member_id)
 
 
 def _topology_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:

@@ -95,8 +95,8 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
     updated = _with_request(member, hb)
     topology, brought = group.topology, False
     if hb.topology is not None:
-        found = compare(group.topology, hb.topology, group.topology_partial)
-        if found in WRITTEN:
+        change = compare(group.topology, hb.topology, group.topology_partial)
+        if change in WRITTEN:
             topology, brought = hb.topology, True
     if topology is None:
         raise must_rejoin(member, "the group has no topology")
@@ -206,10 +206,10 @@ def _note_offsets(soft: StreamsSoft, hb: StreamsHeartbeat) -> None:
 
 
 def _by_task(offsets: tuple[tuple[str, int, int], ...]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    by_subtopology: dict[str, dict[int, int]] = {}
     for subtopology, partition, offset in offsets:
-        found.setdefault(subtopology, {})[partition] = offset
-    return found
+        by_subtopology.setdefault(subtopology, {})[partition] = offset
+    return by_subtopology
 
 
 # ---- tasks --------------------------------------------------------------------------------------------------
