@@ -237,8 +237,8 @@ class Cluster:
         req = fc.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         res = await self.ask_anyone(fc, "FindCoordinator", req, high=4)
         if res.coordinators:
-            found = res.coordinators[0]
-            error, node_id, host, port = found.error_code, found.node_id, found.host, found.port
+            coordinator = res.coordinators[0]
+            error, node_id, host, port = coordinator.error_code, coordinator.node_id, coordinator.host, coordinator.port
         else:
             error, node_id, host, port = res.error_code, res.node_id, res.host, res.port
         if error != Code.NONE:

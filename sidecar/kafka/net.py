@@ -130,23 +130,23 @@ class BrokerConnection(asyncio.Protocol):
         """Authenticates by SASL. Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
         security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
-        _, told = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
-        if told.error_code != Code.NONE:
-            knows = ", ".join(told.mechanisms) or "none"
+        _, handshake = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
+        if handshake.error_code != Code.NONE:
+            knows = ", ".join(handshake.mechanisms) or "none"
             raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
         life_ms = 0
         exchange = security.exchange()
-        says = next(exchange, None)
-        while says is not None:
-            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=says))
+        token = next(exchange, None)
+        while token is not None:
+            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=token))
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
             life_ms = res.session_lifetime_ms if version >= SESSION_LIFETIME_SINCE else 0
             try:
-                says = exchange.send(res.auth_bytes)
+                token = exchange.send(res.auth_bytes)
             except StopIteration:
-                says = None
+                token = None
         if life_ms > 0:
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
@@ -183,10 +183,10 @@ class BrokerConnection(asyncio.Protocol):
 
     def version(self, api_key: int, low: int, high: int) -> int:
         """Returns the newest version that both sides know. Raises WireError if there is none."""
-        theirs = self._versions.get(api_key)
-        best = -1 if theirs is None else min(high, theirs[1])
-        if theirs is None or best < max(low, theirs[0]):
-            raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {theirs}")
+        offered = self._versions.get(api_key)
+        best = -1 if offered is None else min(high, offered[1])
+        if offered is None or best < max(low, offered[0]):
+            raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {offered}")
         return best
 
     def offers(self, api_key: int, version: int) -> bool:
@@ -296,7 +296,7 @@ class BrokerConnection(asyncio.Protocol):
                     future.set_result(frame)
 
     def _refuse(self, why: str) -> None:
-        """Closes the connection, as further bytes cannot be told apart. All open requests fail with this reason."""
+        """Closes the connection, as frames can no longer be separated. All open requests fail with this reason."""
         self._why = why
         self._buffer.clear()
         self.close()

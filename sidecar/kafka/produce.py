@@ -131,18 +131,18 @@ class _Leader:
             try:
                 raw = response.result()
                 res = pr.ProduceResponse.decode(version, raw, response_body(raw, flexible))
-                found = {
+                results = {
                     (t.name if by_name else t.topic_id, p.index): (p.error_code, p.base_offset)
                     for t in res.responses
                     for p in t.partition_responses
                 }
-                told = [found[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
+                outcomes = [results[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
                 self._lost(conn, items, exc)
                 return
             self.idle.append(conn)
             self.busy -= 1
-            for i, (code, offset) in zip(items, told, strict=True):
+            for i, (code, offset) in zip(items, outcomes, strict=True):
                 self.cluster.security.outcome("Produce", TOPIC, i.topic, code)
                 i.done(code, offset, None)
             self._flush()
