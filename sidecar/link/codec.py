@@ -90,8 +90,8 @@ class LinkCodec:
     @cached_property
     def shapes(self) -> str:
         """Digest of the messages' shapes: names, order, types and defaults of their fields."""
-        told = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        schema = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
+        return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
     def encode(self, message: Struct) -> bytes:
         if isinstance(message, Hello):
