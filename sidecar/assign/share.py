@@ -99,7 +99,7 @@ def holders_of(problem: ShareProblem, result: Result) -> Csr:
                 if q in given[i]:
                     raise AssignorError(f"{lay.topics[t].name}-{p} is given to {member_id} twice")
                 given[i].add(q)
-    return pack([0, *accumulate(map(len, given))]), pack([q for mine in given for q in sorted(mine)])
+    return pack([0, *accumulate(map(len, given))]), pack([q for part in given for q in sorted(part)])
 
 
 class ShareArrayAssignor(ABC):

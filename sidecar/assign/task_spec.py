@@ -157,7 +157,7 @@ def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskPro
         {m: i for i, m in enumerate(spec.members)},
         lay,
         array("i", [0, *accumulate(map(len, grouped))]),
-        array("i", [m for mine in grouped for m in mine]),
+        array("i", [m for part in grouped for m in part]),
         TaskTable(*active, *standby),
         *hints,
         spec.configs.standby_replicas,
@@ -168,11 +168,11 @@ def checked(spec: TaskSpec, result: TaskResult) -> TaskResult:
     """A plug-in's result. Raises AssignorError for what no group may get."""
     active: set[tuple[str, int]] = set()
     in_process: set[tuple[str, str, int]] = set()
-    for member_id, mine in result.items():
+    for member_id, given in result.items():
         member = spec.members.get(member_id)
         if member is None:
             raise AssignorError(f"{member_id} is no member")
-        for role, tasks in (("active", mine.active), ("standby", mine.standby), ("warmup", mine.warmup)):
+        for role, tasks in (("active", given.active), ("standby", given.standby), ("warmup", given.warmup)):
             for s, ps in tasks.items():
                 subtopology = spec.subtopologies.get(s)
                 for p in ps:
