@@ -165,7 +165,7 @@ ALONE = frozenset(
 
 
 def looked_into(versions: Mapping[int, tuple[int, int]] | None) -> dict[int, ApiSpec]:
-    """Returns the APIs to look into on a connection to a broker that tells these ranges; None: it has told none."""
+    """Returns the APIs to look into on a connection to a broker with these versions; None: its versions are unknown."""
     highest = (versions or {}).get(Api.METADATA, (0, BY_ID))[1]
     return SERVED if IDS_SINCE <= highest < BY_ID else PASSING
 
