@@ -77,11 +77,11 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     known = kept_read(call, group_id)
     if known is not None:
         return known
-    anybody, learnt = _anybody(call), call.scope.learnt
-    if anybody and learnt.open_until_ms > call.now_ms:
+    open_to_all, learnt = _anybody(call), call.scope.learnt
+    if open_to_all and learnt.open_until_ms > call.now_ms:
         yield from _keep(call, call.client.readable, {group_id: Code.NONE}, learnt.open_until_ms)
         return Code.NONE
-    if anybody and learnt.open_meanwhile:
+    if open_to_all and learnt.open_meanwhile:
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -90,7 +90,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     if code == UNSURE:
         return code
     yield from _keep(call, call.client.readable, {group_id: code})
-    if anybody and code == Code.NONE:
+    if open_to_all and code == Code.NONE:
         learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
 
@@ -142,8 +142,8 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
         answers = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
         codes |= yield from _answers_kept(call, call.client.describable, missing, dict(answers))
-    no = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
-    return own.union((yield from slices.chosen(groups, lambda g: codes[g] in no)))
+    denials = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
+    return own.union((yield from slices.chosen(groups, lambda g: codes[g] in denials)))
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
@@ -204,15 +204,15 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
     delete = yield from refused_delete(call, group_id)
     described, altered = yield from _of_settings(call, group_id)
     codes = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
-    no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
-    return DESCRIBE | sum(bit for bit, code in codes.items() if code not in no)
+    denials = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
+    return DESCRIBE | sum(bit for bit, code in codes.items() if code not in denials)
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Returns the topics that the principal may not DESCRIBE, whether they exist or not."""
     codes = yield from _of_topics(call, names)
-    no = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
-    return set((yield from slices.chosen(codes, lambda t: codes[t] in no)))
+    denials = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
+    return set((yield from slices.chosen(codes, lambda t: codes[t] in denials)))
 
 
 def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
@@ -255,9 +255,9 @@ def readable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, di
     topics = yield from slices.made(wanted, lambda n: md.MetadataRequestTopic(name=n))
     res = yield from _rights(call, md.MetadataRequest(topics=topics, include_topic_authorized_operations=True))
     free = not call.view.authorizer
-    may = yield from slices.chosen(res.topics, lambda t: free or _bits(t.topic_authorized_operations) & READ)
+    readable = yield from slices.chosen(res.topics, lambda t: free or _bits(t.topic_authorized_operations) & READ)
     return dict(
-        (yield from slices.made(may, lambda t: (t.name or "", frozenset(p.partition_index for p in t.partitions))))
+        (yield from slices.made(readable, lambda t: (t.name or "", frozenset(p.partition_index for p in t.partitions))))
     )
 
 

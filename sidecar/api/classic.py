@@ -82,7 +82,7 @@ def _read(
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
 def join_group(call: Call) -> Handler:
-    client_id, group_id, session_ms, rebalance_ms, member_id, *who, protocols, reason = yield from _read_join(call)
+    client_id, group_id, session_ms, rebalance_ms, member_id, *identity, protocols, reason = yield from _read_join(call)
     came_ms = call.now_ms
     if not call.scope.managed(group_id):
         code = yield from left_to_the_broker(call, group_id)
@@ -99,7 +99,7 @@ def join_group(call: Call) -> Handler:
     if taken != Code.NONE:
         code = Code.INCONSISTENT_GROUP_PROTOCOL if taken == Code.GROUP_ID_NOT_FOUND else taken
         return _joined(JoinReply(code), call.version)
-    instance_id, protocol_type = who
+    instance_id, protocol_type = identity
     event = JoinGroup(
         group_id,
         member_id,
@@ -127,8 +127,8 @@ def _read_join(call: Call) -> Generator[Want, Any, tuple[Any, ...]]:
 
 def _join_fields(r: jg.JoinGroupRequest) -> tuple[Any, ...]:
     protocols = tuple((p.name, p.metadata) for p in r.protocols)
-    who = (r.member_id, r.group_instance_id, r.protocol_type)
-    return (r.group_id, r.session_timeout_ms, r.rebalance_timeout_ms, *who, protocols, r.reason)
+    identity = (r.member_id, r.group_instance_id, r.protocol_type)
+    return (r.group_id, r.session_timeout_ms, r.rebalance_timeout_ms, *identity, protocols, r.reason)
 
 
 def _joined(reply: JoinReply, version: int) -> bytes:
@@ -175,8 +175,8 @@ def sync_group(call: Call) -> Handler:
 
 def _sync_fields(r: sy.SyncGroupRequest) -> tuple[Any, ...]:
     assignments = tuple((a.member_id, a.assignment) for a in r.assignments)
-    who = (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
-    return (*who, r.protocol_type, r.protocol_name, assignments)
+    identity = (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
+    return (*identity, r.protocol_type, r.protocol_name, assignments)
 
 
 def _synced(reply: SyncReply, version: int) -> bytes:

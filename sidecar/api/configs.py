@@ -180,15 +180,15 @@ def _alter(
     errors: Errors = {}
     changes: dict[Key, Change] = {}
     named: set[Key] = set()
-    twice: set[Key] = set()
+    duplicates: set[Key] = set()
 
     def name(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
-        (twice if key in named else named).add(key)
+        (duplicates if key in named else named).add(key)
 
     def divide(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
-        if key in twice:
+        if key in duplicates:
             errors[key] = (Code.INVALID_REQUEST, NAMED_TWICE)
             return
         if settings.code != Code.NONE and _ours(call, *key):
@@ -206,7 +206,7 @@ def _alter(
     # The broker's answer comes first: a client that may not change a group learns nothing of its settings. The broker
     # refuses resources that are named twice before it asks its authorizer.
     to_validate = [(k, c.theirs) for k, c in changes.items() if k not in errors]
-    to_validate += [(k, []) for k in errors if k not in twice]
+    to_validate += [(k, []) for k in errors if k not in duplicates]
     shown = yield from slices.made(to_validate, _resource)
     answers = (yield from _sent(call, shown, True, in_whole)) if shown else {}
     without_settings: set[Key] = set()

@@ -51,7 +51,7 @@ def describe_groups(call: Call) -> Handler:
     checked = [*local, *(g for groups in theirs.values() for g in groups)]
     hidden = yield from access.hidden_groups(call, checked)
     wants_operations = req.include_authorized_operations
-    may = yield from access.operations(call, [g for g in checked if g not in hidden] if wants_operations else [])
+    operations = yield from access.operations(call, [g for g in checked if g not in hidden] if wants_operations else [])
     descriptions = [
         dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in checked if g in hidden
     ]
@@ -67,7 +67,7 @@ def describe_groups(call: Call) -> Handler:
         descriptions += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
     for group in descriptions:
         if group.error_code == Code.NONE:
-            group.authorized_operations = may.get(group.group_id, access.OPERATIONS_OMITTED)
+            group.authorized_operations = operations.get(group.group_id, access.OPERATIONS_OMITTED)
     res.groups = yield from slices.as_asked(req.groups, res.groups + descriptions, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 

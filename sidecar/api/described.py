@@ -30,7 +30,7 @@ def described(
     `refused`: the description of a group that the client may not see, or that does not fit."""
     hidden = yield from access.hidden_groups(call, groups)
     seen = [g for g in groups if g not in hidden]
-    may = yield from access.operations(call, seen if with_operations else [])
+    operations = yield from access.operations(call, seen if with_operations else [])
     descriptions: list[D] = []
     limit = ResponseLimit[D](call, alone)
     for i, group_id in enumerate(groups):
@@ -41,7 +41,7 @@ def described(
         if not limit.full and not limit.knows(group_id):
             group = yield from describe(call, group_id)
             if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, access.OPERATIONS_OMITTED)
+                group.authorized_operations = operations.get(group_id, access.OPERATIONS_OMITTED)
             yield from limit.described(group_id, group)
         descriptions.append(limit.take(group_id) or refused(group_id, TOO_LARGE_CODE))
     return descriptions

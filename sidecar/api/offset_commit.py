@@ -121,8 +121,8 @@ def txn_offset_commit(call: Call) -> Handler:
     req.topics = [t for t in req.topics if t.partitions]
     named = yield from slices.made(req.topics, _txn_places)
     places = tuple(chain.from_iterable(named))
-    who = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
-    event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
+    identity = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
+    event = CommitCheck(*identity, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
     rights_checked = _in_doubt(call, req.group_id, check.code)
     hidden = yield from _txn_refused_topics(call, req, check)

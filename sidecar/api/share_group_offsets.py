@@ -41,9 +41,9 @@ def describe_share_group_offsets(call: Call) -> Handler:
     if not elsewhere:
         return FORWARD
     res = ds.DescribeShareGroupOffsetsResponse()
-    here = [g for g in req.groups if not _not_here(call, g)]
-    if here:
-        local = ds.DescribeShareGroupOffsetsRequest(here)
+    groups = [g for g in req.groups if not _not_here(call, g)]
+    if groups:
+        local = ds.DescribeShareGroupOffsetsRequest(groups)
         body = yield from upstream(call, (yield from slices.encoded(local, call.version)))
         res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     hidden = yield from access.hidden_groups(call, elsewhere)
@@ -80,14 +80,14 @@ def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareG
 # ---- altering and deleting ----------------------------------------------------------------------------------------
 def alter_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, al.AlterShareGroupOffsetsRequest)
-    may, response = access.refused_read, al.AlterShareGroupOffsetsResponse
-    return (yield from _administer(call, req, Operation.ALTER, may, response, _not_altered))
+    right, response = access.refused_read, al.AlterShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.ALTER, right, response, _not_altered))
 
 
 def delete_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, dl.DeleteShareGroupOffsetsRequest)
-    may, response = access.refused_delete, dl.DeleteShareGroupOffsetsResponse
-    return (yield from _administer(call, req, Operation.DELETE, may, response, _not_deleted))
+    right, response = access.refused_delete, dl.DeleteShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.DELETE, right, response, _not_deleted))
 
 
 def _administer(
@@ -136,8 +136,8 @@ def _readable(
     itself."""
     if not _kept_elsewhere(call, group_id) or not call.view.authorizer:
         return [], list(topics)
-    may = yield from access.readable_topics(call, (t.topic_name for t in topics))
-    return [t for t in topics if t.topic_name not in may], [t for t in topics if t.topic_name in may]
+    readable = yield from access.readable_topics(call, (t.topic_name for t in topics))
+    return [t for t in topics if t.topic_name not in readable], [t for t in topics if t.topic_name in readable]
 
 
 def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
