@@ -257,10 +257,10 @@ class Views:
             for n in islice(sorted(rows), max(0, begin - total), max(0, begin + limit - total)):
                 if n % LOOKED_AT == 0:
                     yield
-                whose = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
+                roles = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
                 offsets = None if lag is None else lag.get((topic, n))
                 place = topic_place if kind is None or not any(rows[n].values()) else kind.inspect.place
-                out.append({"topic": topic, "partition": n, "name": place(topic, n), **whose, **_behind(offsets)})
+                out.append({"topic": topic, "partition": n, "name": place(topic, n), **roles, **_behind(offsets)})
             total += len(rows)
             yield from _freed(rows)
         return {"total": total, "begin": begin, "rows": out}

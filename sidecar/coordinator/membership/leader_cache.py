@@ -28,10 +28,10 @@ class Leaders:
         if topic_id == self._id and len(epochs) == len(self._epochs):
             known = list(zip(self._epochs, self.now, strict=True))
             listed = zip(epochs, leaders, strict=True)
-            both = [
+            newest = [
                 new if UNKNOWN in (new[0], old[0]) or new[0] >= old[0] else old
                 for new, old in zip(listed, known, strict=True)
             ]
-            epochs, leaders = tuple(e for e, _ in both), tuple(n for _, n in both)
+            epochs, leaders = tuple(e for e, _ in newest), tuple(n for _, n in newest)
         self.now, self._id, self._epochs = leaders, topic_id, epochs
         return True

@@ -79,10 +79,10 @@ class Rules:
 
     def whereabouts(self, group_id: str) -> str:
         """Returns `sidecar`, `comes`, `leaves` or `broker`: the group's place or move, as far as this sidecar knows."""
-        here = self._has_records(group_id)
+        has_records = self._has_records(group_id)
         if self.wanted(group_id):
-            return "sidecar" if here else "comes"
-        return "leaves" if here else "broker"
+            return "sidecar" if has_records else "comes"
+        return "leaves" if has_records else "broker"
 
     def in_force_s(self, group_id: str) -> float:
         """Returns for how many seconds the patterns and this group's order have been unchanged here."""
@@ -148,9 +148,9 @@ class Rules:
         self._stored = None
         if include is not None or exclude is not None:
             own = self._own
-            these = own.include if include is None else split(include)
-            those = own.exclude if exclude is None else split(exclude)
-            self._stored = Patterns(these, those, own.never)
+            includes = own.include if include is None else split(include)
+            excludes = own.exclude if exclude is None else split(exclude)
+            self._stored = Patterns(includes, excludes, own.never)
         self._patterns_s = time.monotonic()
         self.dirty = True
         if self.ready:  # values that were stored once and count no more are not logged
@@ -164,10 +164,10 @@ class Rules:
         """Logs what an operator must know about the stored patterns: that they are in force, and doubtful ones."""
         if self._stored is None:
             return
-        these, those = self._stored.include, self._stored.exclude
-        if (these, those) != (self._own.include, self._own.exclude):
-            self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
-        for doubt in (*doubts(these, former[0]), *doubts(those, former[1])):
+        include, exclude = self._stored.include, self._stored.exclude
+        if (include, exclude) != (self._own.include, self._own.exclude):
+            self._log.warning("stored patterns count, not the sidecar's own", include=include, exclude=exclude)
+        for doubt in (*doubts(include, former[0]), *doubts(exclude, former[1])):
             self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
 
     # ---- the other sidecars' own settings ---------------------------------------------------------------------

@@ -63,8 +63,8 @@ class NativeGroups:
 
     async def remove_adopted(self, group_id: str, group: Native) -> None:
         """Removes from the broker's group the members that are members here. Raises one of NO_ANSWER."""
-        here = self._core.member_ids(group_id)
-        members = [m for m in group.members if m.member_id in here]
+        member_ids = self._core.member_ids(group_id)
+        members = [m for m in group.members if m.member_id in member_ids]
         if members:
             node_id = self._leader_of(self._service.partition_of(group_id))
             conn = await self._cluster.lane(node_id, Lane.MOVES)

@@ -104,9 +104,9 @@ class UnstableGroups:
     def _waits(self, group_id: str) -> bool:
         return self._core.serves_group(group_id) and self._rules.overrides.get(group_id) == cf.LATER
 
-    async def _judge(self, group_id: str, word: str, why: str) -> None:
+    async def _judge(self, group_id: str, verdict: str, why: str) -> None:
         """Writes a verdict about the order that is known now. It will not count for an order that is under way."""
-        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, word)}, why)
+        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, verdict)}, why)
 
     async def _comes(self, group_id: str) -> None:
         """Removes the verdict `later`, so that the group comes. An older sidecar wrote it in place of the order."""

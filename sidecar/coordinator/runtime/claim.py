@@ -31,8 +31,8 @@ def claim_of(
     stamp = Stamp(owner_epoch, now().wall_ms)
     if why == ASSIGNED:
         why = _since_the_last_claim(codec, fold, settings.node_id, assignment)
-    who = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
-    claim = codec.claim(stamp, *who, why, settings.cluster_id)
+    identity = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
+    claim = codec.claim(stamp, *identity, why, settings.cluster_id)
     return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]
 
 

@@ -110,8 +110,8 @@ class SettingsRequests:
         if group_id:
             settings[cf.STATE] = self.rules.whereabouts(group_id)
             settings[cf.WHY] = self._settings.why(group_id)
-            if (word := self.rules.overrides.get(group_id)) is not None:
-                settings[cf.MANAGED] = word
+            if (order := self.rules.overrides.get(group_id)) is not None:
+                settings[cf.MANAGED] = order
             settings[cf.EPOCH] = str(self._settings.state.last_assignment(group_id))
         return settings
 

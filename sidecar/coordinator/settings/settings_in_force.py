@@ -169,12 +169,12 @@ class SettingsInForce:
 
     def _assignors(self, kind: str) -> tuple[str, ...]:
         own = self._own.kinds[kind]
-        here: tuple[str, ...] = own.values["assignors"]
+        own_names: tuple[str, ...] = own.values["assignors"]
         text, source = self.broker.value(f"group.{kind}.assignors")
         if source == cf.DEFAULT or "assignors" in own.given:
-            return here
+            return own_names
         names = [KAFKA_CLASSES.get(n.strip(), n.strip()) for n in (text or "").split(",")]
-        return tuple(n for n in names if n in here) or here
+        return tuple(n for n in names if n in own_names) or own_names
 
     def own(self, group_id: str) -> dict[str, str]:
         """Returns the group's own values: those in the state topic, then those that the broker has kept for it."""

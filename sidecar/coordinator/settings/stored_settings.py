@@ -77,12 +77,12 @@ class StoredSettings:
 
     def verdict(self, group_id: str) -> str:
         """Returns the owner's verdict about the present order; "" if there is none."""
-        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
-        return word if order == self.order(group_id, cf.MANAGED) else ""
+        verdict, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
+        return verdict if order == self.order(group_id, cf.MANAGED) else ""
 
-    def as_verdict(self, group_id: str, word: str) -> str:
+    def as_verdict(self, group_id: str, verdict: str) -> str:
         """Returns the verdict in its stored form, which names the present order."""
-        return f"{word}: {self.order(group_id, cf.MANAGED)}"
+        return f"{verdict}: {self.order(group_id, cf.MANAGED)}"
 
     def why(self, group_id: str) -> str:
         """Returns the reason of the group's verdict, or else of its order; "" if it has neither."""

@@ -416,13 +416,13 @@ class Tail:
                 touched.add(partition)
                 self._listener.tail_read(partition)
             elif partition >= 0:
-                ahead = log.applied_early[partition]
+                early = log.applied_early[partition]
                 if offset < log.partitions[partition].position:
-                    if ahead.pop(offset, None) == (key, value):
+                    if early.pop(offset, None) == (key, value):
                         continue
                     self._listener.tail_went_back(partition)
                     return
-                ahead.clear()
+                early.clear()
                 touched.add(partition)
                 self._apply_one(item)
         for partition in touched:

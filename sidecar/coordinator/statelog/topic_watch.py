@@ -63,9 +63,9 @@ def wanted(topic: str, configs: Mapping[str, str], brokers: int) -> dict[str, st
 
 def command(topic: str, configs: Mapping[str, str], bootstrap: str) -> str:
     """Returns the command line that sets these values at the state topic."""
-    words = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
-    words += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
-    return shlex.join(words)
+    args = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
+    args += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
+    return shlex.join(args)
 
 
 def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iterable[Address]) -> str:
