@@ -78,8 +78,8 @@ class Grants:
             group = self.groups[grant.group_id] = GroupGrant()
         touch = Touch(grant.group_id, grant.member_id)
         # The first answer under a grant is reported at once: the session was armed without the touches' allowance.
-        told_ms = now_ms - TOUCH_MS
-        return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
+        touched_ms = now_ms - TOUCH_MS
+        return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, touched_ms, frame[:4], frame[8:])
 
     def void(self, groups: tuple[str, ...]) -> None:
         for group_id in groups:
