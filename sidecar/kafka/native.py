@@ -266,8 +266,8 @@ async def send_away(
     conn: BrokerConnection, group_id: str, members: Collection[Member], reason: str, timeout_s: float
 ) -> None:
     """Removes these members, of either protocol, from the broker's group. Raises what `describe` raises."""
-    who = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
-    req = lg.LeaveGroupRequest(group_id=group_id, members=who)
+    identities = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
+    req = lg.LeaveGroupRequest(group_id=group_id, members=identities)
     res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
     bad = [m.error_code for m in res.members if m.error_code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID)]
     if res.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND) or bad:

@@ -90,14 +90,14 @@ class _Leader:
         broker appends one, and answers for both. A request names one transaction, so a batch of one goes alone."""
         taken: dict[tuple[str, int], _Item] = {}
         left: list[_Item] = []
-        size, alone = 0, False
+        size, transactional = 0, False
         for item in self.queue:
             where = (item.topic, item.partition)
-            apart = alone or item.transactional_id is not None or size + len(item.batch) > REQUEST_BYTES
-            if where in taken or (taken and apart):
+            separate = transactional or item.transactional_id is not None or size + len(item.batch) > REQUEST_BYTES
+            if where in taken or (taken and separate):
                 left.append(item)
             else:
-                taken[where], alone = item, item.transactional_id is not None
+                taken[where], transactional = item, item.transactional_id is not None
                 size += len(item.batch)
         self.queue = left
         return list(taken.values())

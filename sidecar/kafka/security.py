@@ -224,8 +224,8 @@ class Security:
         if tokens.url.startswith("http"):
             oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": tokens.url}
             scope = {"sasl.oauthbearer.scope": tokens.scope} if tokens.scope else {}
-            who = {"sasl.oauthbearer.client.id": tokens.client_id, "sasl.oauthbearer.client.secret": tokens.secret}
-            return oidc | who | scope
+            client = {"sasl.oauthbearer.client.id": tokens.client_id, "sasl.oauthbearer.client.secret": tokens.secret}
+            return oidc | client | scope
         return {"oauth_cb": lambda config: tokens.current()}
 
 

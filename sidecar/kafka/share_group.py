@@ -47,9 +47,9 @@ class Initialised:
     whole: bool = False
 
     def add(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
-        both = {*self.partitions.get(topic_id, ()), *partitions}
-        if both:
-            self.partitions[topic_id], self.names[topic_id] = tuple(sorted(both)), name
+        merged = {*self.partitions.get(topic_id, ()), *partitions}
+        if merged:
+            self.partitions[topic_id], self.names[topic_id] = tuple(sorted(merged)), name
 
 
 async def heartbeat(

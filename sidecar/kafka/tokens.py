@@ -80,8 +80,8 @@ class Tokens:
                 with request.urlopen(self.url, timeout=TIMEOUT_S) as res:
                     return str(res.read().decode().strip())
             form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
-            who = f"{parse.quote_plus(self.client_id)}:{parse.quote_plus(self.secret)}".encode()
-            headers = {"Authorization": "Basic " + base64.b64encode(who).decode(), "Accept": "application/json"}
+            credentials = f"{parse.quote_plus(self.client_id)}:{parse.quote_plus(self.secret)}".encode()
+            headers = {"Authorization": "Basic " + base64.b64encode(credentials).decode(), "Accept": "application/json"}
             req = request.Request(self.url, parse.urlencode(form).encode(), headers)
             with request.urlopen(req, timeout=TIMEOUT_S) as res:
                 return str(json.load(res)["access_token"])
