@@ -49,10 +49,10 @@ class Rebuilt:
 
 
 def rebuilt(
-    codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], but: Collection[Role] = ()
+    codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], without: Collection[Role] = ()
 ) -> Generator[None, None, Rebuilt]:
-    """Builds a group, and yields so that others have their turn. `values`: all of the group's; `but`: roles of records
-    that are left out."""
+    """Builds a group, and yields so that others have their turn. `values`: all of the group's; `without`: roles whose
+    records are left out."""
     result, registry = Rebuilt(), codec.registry
     ordered: dict[int, list[tuple[StateKey, bytes]]] = {}
     for i, item in enumerate(values):
@@ -64,7 +64,7 @@ def rebuilt(
             continue
         if row.record.root or not result.kind:
             result.kind, result.inspect = row.kind.name, row.kind.inspect
-        if row.record.role not in but:
+        if row.record.role not in without:
             ordered.setdefault(row.order, []).append(item)
     looked = 0
     for order in sorted(ordered):
