@@ -106,8 +106,8 @@ def _have_assignment(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
 def as_consumer_group(group: ClassicGroup, image: TopicImage, have_assignment: Set[str]) -> list[Record]:
     """Returns the records of the consumer group that this group becomes. `have_assignment`: members that have received
     their last assignment. Raises GROUP_ID_NOT_FOUND."""
-    everybody = len(group.members)
-    known = group.protocol is not None and group.supported[group.protocol] == everybody
+    count = len(group.members)
+    known = group.protocol is not None and group.supported[group.protocol] == count
     protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
     given = {m: _given(group, m, protocol, image) for m in group.members}
     _claim(group, protocol, image, have_assignment, given)

@@ -108,8 +108,8 @@ class Explainer:
         if special := self.next(group, m, view):
             return special
         if m.reconciled_to(epoch):
-            ahead = group.epoch > epoch
-            return f"nothing yet: the target of epoch {group.epoch} has not been computed" if ahead else "nothing new"
+            stale = group.epoch > epoch
+            return f"nothing yet: the target of epoch {group.epoch} has not been computed" if stale else "nothing new"
         if state == GIVES_UP:
             then = self._reached(group, self.advance(group, m, True), view, names)
             return f"nothing as long as it says that it owns {self._listed(view.gives_up)}; without them {then}"
@@ -134,8 +134,8 @@ class Explainer:
     def _notes(
         self, group: Any, image: TopicImage | None, live: Live | None, views: Mapping[str, MemberView]
     ) -> Iterable[str]:
-        ahead = group.epoch > group.assignment_epoch and bool(group.members)
-        if ahead:
+        stale = group.epoch > group.assignment_epoch and bool(group.members)
+        if stale:
             yield _under_way(group.epoch, live)
         if image is not None and group.members and group.hash_over(image) != group.metadata_hash:
             yield "The topics are others than when the epoch was made: the next heartbeat makes a new one."

@@ -148,8 +148,8 @@ class Service:
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
         """Runs due work. The driver calls this every 50 ms or so, and when a timer is due."""
-        if stood_ms := self._lost_time.woken(now):
-            self.out.append(Log("the process stood still", {"ms": stood_ms}, "warning"))
+        if pause_ms := self._lost_time.woken(now):
+            self.out.append(Log("the process stood still", {"ms": pause_ms}, "warning"))
         self._listing.go_on(now)
         answered = self.lease.take_answered()
         for p, owner in enumerate(self.owners):

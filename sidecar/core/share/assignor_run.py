@@ -86,7 +86,7 @@ def problem_from(inp: ShareRun) -> ShareProblem:
         class_of,
         array("i", indices(layout, inp.assignable)),
         array("i", [0, *accumulate(map(len, held))]),
-        array("i", [q for mine in held for q in mine]),
+        array("i", [q for part in held for q in part]),
     )
 
 

@@ -13,11 +13,11 @@ from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.topics import TopicImage
 
 
-def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> tuple[EndpointPartitions, ...]:
-    """Returns one entry for each member with an endpoint, `oneself` last. Unlike Kafka, which fails there, a source
+def partitions_by_endpoint(turn: Turn, group: StreamsGroup, member: Member) -> tuple[EndpointPartitions, ...]:
+    """Returns one entry for each member with an endpoint, `member` last. Unlike Kafka, which fails there, a source
     topic that is missing has no partitions."""
-    others = [m for m in group.members.values() if m.member_id != oneself.member_id]
-    return tuple(_entry(turn, group, m) for m in (*others, oneself) if m.endpoint is not None)
+    others = [m for m in group.members.values() if m.member_id != member.member_id]
+    return tuple(_entry(turn, group, m) for m in (*others, member) if m.endpoint is not None)
 
 
 def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:

@@ -32,8 +32,8 @@ def task(subtopology: str, partition: int) -> str:
 
 def _by_role(tasks: Tasks | AssignedTasks) -> dict[str, list[int]]:
     """Returns subtopology, with the role before it -> sorted partitions."""
-    parts = ((word, getattr(tasks, role)) for role, word in WORDS.items())
-    return {f"{word}{s}": sorted(ps) for word, by_subtopology in parts for s, ps in by_subtopology.items()}
+    parts = ((prefix, getattr(tasks, role)) for role, prefix in WORDS.items())
+    return {f"{prefix}{s}": sorted(ps) for prefix, by_subtopology in parts for s, ps in by_subtopology.items()}
 
 
 def _view(group: StreamsGroup, m: Member, names: Names) -> MemberView:
@@ -137,10 +137,10 @@ def _of_process(body: Body) -> str:
 def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
     """Yields the tasks held. An active task has one holder in the group, and no two members of a process have the same
     task, in any role."""
-    for role, word in WORDS.items():
+    for role, prefix in WORDS.items():
         for i in (*body[role], *body[f"pending_{role}"]):
             subtopology, partitions = i["subtopology_id"], i["partitions"]
-            name = f"{word}{subtopology}"
+            name = f"{prefix}{subtopology}"
             yield HeldPartitions(name, name, partitions, alone=role == "active")
             if member is not None:
                 in_process = f"process {member['process_id']}: {subtopology}"

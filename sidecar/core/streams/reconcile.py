@@ -46,9 +46,9 @@ class _Role:
     unreleased: bool = False
 
     @classmethod
-    def of(cls, had: set[Task], wanted: set[Task], taken: Callable[[Task], bool]) -> _Role:
+    def of(cls, had: set[Task], wanted: set[Task], is_taken: Callable[[Task], bool]) -> _Role:
         new = wanted - had
-        grant = {task for task in new if not taken(task)}
+        grant = {task for task in new if not is_taken(task)}
         return cls(had, had & wanted, had - wanted, grant, grant != new)
 
 
