@@ -144,18 +144,18 @@ class TaskArrayAssignor(ABC):
 
 def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskProblem:
     """A spec as arrays. `layout`: that of the spec's subtopologies, if there is one."""
-    lay = layout or TaskLayout(spec.subtopologies)
+    layout = layout or TaskLayout(spec.subtopologies)
     processes: dict[str, list[int]] = {}
     for i, m in enumerate(spec.members.values()):
         processes.setdefault(m.process_id, []).append(i)
     grouped = [processes[p] for p in sorted(processes)]
     members = spec.members.values()
-    active = gather([plain(m.active) for m in members], lay.index, lay.off)
-    standby = gather([plain(m.standby) for m in members], lay.index, lay.off)
-    hints = gather_sums([{s: plain(o) for s, o in m.offsets.items()} for m in members], lay.index, lay.off)
+    active = gather([plain(m.active) for m in members], layout.index, layout.off)
+    standby = gather([plain(m.standby) for m in members], layout.index, layout.off)
+    hints = gather_sums([{s: plain(o) for s, o in m.offsets.items()} for m in members], layout.index, layout.off)
     return TaskProblem(
         {m: i for i, m in enumerate(spec.members)},
-        lay,
+        layout,
         array("i", [0, *accumulate(map(len, grouped))]),
         array("i", [m for part in grouped for m in part]),
         TaskTable(*active, *standby),
