@@ -4,7 +4,7 @@ a while.
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
 else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
 DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens. READ of topics and DESCRIBE of the cluster:
-Metadata, which tells authorized operations if they are asked for (KIP-430).
+Metadata, whose response has authorized operations if they are requested (KIP-430).
 A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
 authenticated: once per connection and group where clients authenticate. An answer on a connection without
 authentication shows that the listener needs none, and counts for all such connections, as long as any answer is kept.
@@ -40,13 +40,13 @@ GROUP_SETTINGS_SINCE = 2
 METADATA_BY_ID = 12
 """The version of Metadata that takes topic ids without names."""
 METADATA_OF_RIGHTS = 8
-"""The version of Metadata that tells what is authorised, of topics and of the cluster."""
+"""The version of Metadata with the authorised operations of topics and of the cluster."""
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
 """Bits of Kafka's AclOperation."""
 OPERATIONS_OMITTED = -2147483648
 FAILED = (Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT)
 UNSURE = Code.COORDINATOR_NOT_AVAILABLE
-"""Answer to a client whose rights nobody could tell: clients ask again after it."""
+"""Answer to a client whose rights are unknown: clients retry after it."""
 ASKED = 2_048
 """Topics in one question to the broker."""
 GROUP = 32
@@ -72,8 +72,8 @@ def kept_read(call: Call, group_id: str) -> Code | None:
 
 
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """Returns GROUP_AUTHORIZATION_FAILED without READ of the group, COORDINATOR_NOT_AVAILABLE if nobody can tell, or
-    NONE."""
+    """Returns GROUP_AUTHORIZATION_FAILED without READ of the group, COORDINATOR_NOT_AVAILABLE if the right is unknown,
+    or NONE."""
     known = kept_read(call, group_id)
     if known is not None:
         return known
@@ -155,7 +155,7 @@ def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
 
 def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     """Returns the principal's operations on each of these groups, which it may DESCRIBE, as bits of AclOperation
-    (KIP-430). Only the broker that keeps a group's offsets tells them all; another one is asked for each operation."""
+    (KIP-430). Only the broker that keeps a group's offsets knows them all; another one is asked for each operation."""
     groups = list(dict.fromkeys(group_ids))
     if not groups:
         return {}
@@ -273,7 +273,7 @@ def _bits(operations: int) -> int:
 
 
 def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
-    """Returns the names of topics by id, as another broker tells them to the sidecar."""
+    """Returns the names of topics by id, as another broker returns them to the sidecar."""
     wanted = yield from slices.sorted_once(ids)
     if not wanted:
         return {}

@@ -6,16 +6,16 @@ v2: the answer adds the throttle time.
 v4: a new member must come a second time, with the member id that it was given (KIP-394).
 v5: it adds the group instance id (KIP-345).
 v6: it is flexible.
-v7: the answer tells the protocol type, and may tell no protocol (KIP-559).
+v7: the response has the protocol type, and may have no protocol (KIP-559).
 v8: it adds a reason (KIP-800).
-v9: the answer may tell the leader to leave the assignment as it is (KIP-814).
+v9: the response may tell the leader to leave the assignment as it is (KIP-814).
 
 SyncGroup: v1 adds the throttle time to the answer, v3 the group instance id; v4 is flexible; v5 adds protocol type
 and name, which are checked (KIP-559).
 Heartbeat: v1 adds the throttle time to the answer, v3 the group instance id; v4 is flexible.
 LeaveGroup: v1 adds the throttle time to the answer; v3 takes several members; v4 is flexible; v5 adds a reason.
 
-What members say and are assigned is bytes that pass through as they are. READ of the group is all that they need.
+Metadata and assignments of members are bytes that pass through as they are. READ of the group is all that they need.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def heartbeat(call: Call) -> Handler:
     if code == Code.NONE:
         reply = yield Coordinate(ClassicHeartbeat(group_id, member_id, instance_id, generation))
         assert isinstance(reply, Answer)
-        # A coordinator that is still loading says that all is well: the member is not to blame (row 1.16).
+        # A coordinator that is still loading answers NONE: the member is not to blame (row 1.16).
         code = Code.NONE if reply.code == Code.COORDINATOR_LOAD_IN_PROGRESS else reply.code
     return hb.HeartbeatResponse(error_code=code).encode(call.version)
 

@@ -2,8 +2,8 @@
 far as they concern managed groups.
 
 DescribeConfigs
-v0: the answer tells whether a value is the default; Kafka 4 no longer has this version.
-v1: it tells where a value comes from, and its synonyms.
+v0: the response shows whether a value is the default; Kafka 4 no longer has this version.
+v1: it has the source of a value, and its synonyms.
 v3: it adds the type of a value and its documentation (KIP-569).
 v4: it is flexible.
 
@@ -141,7 +141,7 @@ def _is_offload(r: ia.AlterConfigsResource) -> bool:
 
 
 def _is_move(resource_type: int, name: str) -> bool:
-    """Returns whether this setting tells which side coordinates a group. Only sidecars know such settings."""
+    """Returns whether this setting decides which side coordinates a group. Only sidecars know such settings."""
     if resource_type == cf.GROUP:
         return name in cf.GROUP_MOVES
     return resource_type == cf.BROKER and name in cf.BROKER_MOVES

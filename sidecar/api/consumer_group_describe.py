@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (api 69, KIP-848): a consumer group as its members and operators see it.
 
 v0: KIP-848.
-v1: the answer tells each member's type (KIP-1099).
+v1: the response has each member's type (KIP-1099).
 
 A client without DESCRIBE of one of its topics gets no description of the group. The sidecar serves this API even if the
 broker does not have it; groups that are the broker's are then no consumer groups.

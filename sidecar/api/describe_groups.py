@@ -2,7 +2,7 @@
 
 v1: the answer adds the throttle time.
 v3: authorized operations may be asked for (KIP-430).
-v4: the answer tells the members' instance ids (KIP-345).
+v4: the response has the members' instance ids (KIP-345).
 v5: it is flexible.
 v6: a group that is not there is answered GROUP_ID_NOT_FOUND with a message (KIP-1043); before, it is just "Dead".
 

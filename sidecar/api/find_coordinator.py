@@ -1,4 +1,4 @@
-"""FindCoordinator (api 10): which broker a client must talk to about a group.
+"""FindCoordinator (api 10): the broker that coordinates a group.
 
 v1: the request adds the key type, the answer the throttle time and a message.
 v3: it is flexible.

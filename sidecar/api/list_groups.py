@@ -2,8 +2,8 @@
 
 v1: the answer adds the throttle time.
 v3: it is flexible.
-v4: the client may choose by state, and the answer tells it (KIP-518).
-v5: the client may choose by type, and the answer tells it (KIP-848).
+v4: the client may choose by state, and the response has it (KIP-518).
+v5: the client may choose by type, and the response has it (KIP-848).
 
 The answer has the broker's groups, without the owners' group and without groups that have records in the state topic.
 It also has the managed groups that are owned here: all of them if the client may DESCRIBE the cluster, else those that

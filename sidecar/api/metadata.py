@@ -1,4 +1,4 @@
-"""Metadata (api 3) with ids of topics, for brokers that tell ids but take none: Kafka 2.8 and 3.0.
+"""Metadata (api 3) with ids of topics, for brokers that return ids but take none: Kafka 2.8 and 3.0.
 
 v10: topics have ids, in answers.
 v12: topics may be asked for by id (KIP-516); as long as none is, the bytes are those of v11.
@@ -36,7 +36,7 @@ def metadata(call: Call) -> Handler:
 
 
 def _by_id(call: Call, wanted: list[bytes], operations: bool) -> Generator[Want, Any, bytes]:
-    """Answers from a list of all topics: the broker tells those that this client may describe."""
+    """Answers from a list of all topics: the broker returns those that this client may describe."""
     everything = md.MetadataRequest(None, False, include_topic_authorized_operations=operations).encode(OLDER)
     frame = yield from ask(call, Api.METADATA, OLDER, everything, flexible=True)
     res = yield from slices.response(md.MetadataResponse, OLDER, frame, response_body(frame, True))

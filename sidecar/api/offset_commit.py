@@ -66,7 +66,7 @@ def offset_commit(call: Call) -> Handler:
     elsewhere = call.version < COORDINATED and not call.scope.own.is_group(req.group_id)
     if elsewhere or not call.scope.managed(req.group_id):
         return FORWARD
-    req.topics = [t for t in req.topics if t.partitions]  # of the others a broker says nothing
+    req.topics = [t for t in req.topics if t.partitions]  # a broker leaves the others out
     named = yield from slices.made(req.topics, _places)
     places = tuple(chain.from_iterable(named))
     event = CommitCheck(

@@ -7,7 +7,7 @@ members that are no consumers keeps all of them (docs/reference/behaviour.md, ro
 
 The client needs READ of each topic. The broker that deletes sees the client's principal only on the client's own
 connection. If it is another broker, and for topics that are not sent on, the client's own broker is asked beforehand.
-It also tells which partitions exist: as at a broker, any other one is UNKNOWN_TOPIC_OR_PARTITION.
+Its answer also shows which partitions exist: as at a broker, any other one is UNKNOWN_TOPIC_OR_PARTITION.
 
 The broker must judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
 group's subscription, which it otherwise keeps back (docs/design/decisions.md, Placeholder members).
@@ -35,7 +35,7 @@ def offset_delete(call: Call) -> Handler:
     group: DeletionCheckReply = yield from coordinate(DeletionCheck(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
-    if group.kind == SHARE:  # it has no offsets, as a broker says
+    if group.kind == SHARE:  # it has no offsets, as at a broker
         return od.OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND).encode(call.version)
     if group.opaque:
         return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)

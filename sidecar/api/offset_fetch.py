@@ -1,4 +1,4 @@
-"""OffsetFetch (api 9): the member is checked here, the broker tells the offsets.
+"""OffsetFetch (api 9): the member is checked here, the broker returns the offsets.
 
 v0: the offsets are in ZooKeeper, of which coordinators know nothing. A broker without ZooKeeper refuses it.
 v1: they are the coordinator's.

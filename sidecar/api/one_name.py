@@ -39,7 +39,7 @@ FREE_MS, NEVER_MS = 100, -1_000_000
 """Time for which a name counts as free, and a time that is long over. A group of another kind that begins at the broker
 meanwhile races with this one; until the new group is in the log takes about as long."""
 OTHER_KINDS_SINCE = 6
-"""First version of DescribeGroups that tells other kinds apart. Older brokers have classic groups only, or show
+"""First version of DescribeGroups that distinguishes other kinds. Older brokers have classic groups only, or show
 consumer groups as "Dead"."""
 
 
@@ -176,7 +176,7 @@ def _free(answer: _Asked, code: int, free: dict[str, int], group_id: str) -> Cod
     """Returns NONE and notes the name as free, unless the broker could not tell now: then its error."""
     if code in NOT_NOW:
         return Code(code)
-    if code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
+    if code != Code.GROUP_AUTHORIZATION_FAILED:  # which is no information about the name
         free[group_id] = answer.at_ms
     return Code.NONE
 

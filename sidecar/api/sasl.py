@@ -2,10 +2,10 @@
 from it. It goes into records of administrators' actions; it gives no rights, as these are the broker's to decide.
 
 v0: KIP-152.
-v1: the answer tells how long the session lasts (KIP-368).
+v1: the response has the lifetime of the session (KIP-368).
 v2: it is flexible.
 
-The mechanism that the broker accepted in SaslHandshake tells how to read the bytes; it is never guessed, as one
+The mechanism that the broker accepted in SaslHandshake defines how to read the bytes; it is never guessed, as one
 mechanism's message may look like another's. They are read as the broker's own SASL server reads them. The name counts
 when the broker has accepted the last step of its mechanism: PLAIN and SCRAM name the user, and an OAUTHBEARER token its
 `sub` claim, which the broker may map to another name. Other exchanges give no name (GSSAPI, a delegation token, a token

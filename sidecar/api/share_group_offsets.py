@@ -1,14 +1,14 @@
 """Offsets of share groups: DescribeShareGroupOffsets (api 90), AlterShareGroupOffsets (api 91) and
 DeleteShareGroupOffsets (api 92).
 
-v0: KIP-932. v1 of DescribeShareGroupOffsets: the answer tells the lag (KIP-1226).
+v0: KIP-932. v1 of DescribeShareGroupOffsets: the response has the lag (KIP-1226).
 
 The broker that coordinates its own group of that name keeps the share state, and does what is asked. It refuses to
 alter state under a group that has members. So the members here are looked at first, and then the placeholder leaves
 that group. A member that joins meanwhile brings another placeholder, and the broker refuses.
 
-Rights are those of the client: its own broker is asked where another one does it. Share state may take a broker long to
-tell or to alter while the share coordinator is away, so such a request to another broker has a connection to itself.
+Rights are those of the client: its own broker is asked where another one does it. A broker may take long to return
+or alter share state while the share coordinator is away, so such a request to another broker has its own connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Named = TypeVar("Named", al.AlterShareGroupOffsetsRequestTopic, dl.DeleteShareGr
 
 # ---- describing ---------------------------------------------------------------------------------------------------
 def describe_share_group_offsets(call: Call) -> Handler:
-    """Describes offsets. Any broker tells those of named partitions; only the group's coordinator tells those of a
+    """Describes offsets. Any broker knows those of named partitions; only the group's coordinator knows those of a
     whole group."""
     req = yield from slices.request(call, ds.DescribeShareGroupOffsetsRequest)
     elsewhere = [g.group_id for g in req.groups if _not_here(call, g)]

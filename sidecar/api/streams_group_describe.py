@@ -1,7 +1,7 @@
 """StreamsGroupDescribe (api 89, KIP-1071): a streams group as its members and operators see it.
 
 v0: KIP-1071.
-v1: the client may ask for the description of the topology (KIP-1331), and the answer tells the assignor (KIP-1357).
+v1: the client may ask for the description of the topology (KIP-1331), and the response has the assignor (KIP-1357).
 
 A client without DESCRIBE of one of its topics gets no description of the group. A sidecar that coordinates streams
 groups serves this API even if the broker does not have it; groups that are the broker's are then no streams groups.

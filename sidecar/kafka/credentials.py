@@ -70,7 +70,7 @@ class Credentials:
                 self._log.info("credentials read again", setting=self._name, now=security.shown())
         self.changed()
 
-    # ---- what connections tell ----------------------------------------------------------------------------
+    # ---- reports of connections --------------------------------------------------------------------------
     def refusal(self, host: str, port: int) -> str:
         at_s, why = self._refused.get((host, port), (float("-inf"), ""))
         return why if time.monotonic() - at_s < PAUSE_S else ""

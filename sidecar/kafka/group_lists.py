@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list. `kind`: classic where the broker does not tell it; `state`: "" where it does not."""
+    """A group in a list. `kind`: classic where the broker does not return it; `state`: "" where it does not."""
 
     kind: str
     protocol: str

@@ -1,7 +1,7 @@
 """A group as the broker that coordinates it describes it, and the way its members are sent away from there.
 
-DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; each other kind has an API
-of its own. OffsetFetch tells whether there are offsets.
+DescribeGroups describes classic groups, and since version 6 reports groups of another kind; each other kind has an API
+of its own. OffsetFetch shows whether there are offsets.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Native:
         return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
 
     def _settled(self, m: Member) -> bool:
-        """Returns whether a member has its target. One that still has to give up a task is behind in its epoch; nothing
-        tells which task that is."""
+        """Returns whether a member has its target. One that still has to give up a task is behind in its epoch; which
+        task that is stays unknown."""
         streams, behind = m.streams, m.epoch != self.assignment_epoch
         return streams is not None and not behind and tasks(streams.assignment) == tasks(streams.target_assignment)
 

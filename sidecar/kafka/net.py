@@ -37,8 +37,8 @@ where TLS 1.3 has the first."""
 DATES, NAMES = (9, 10), (62, 64)
 """OpenSSL's X509_V_ERR_ codes of a certificate: not yet valid or expired; of another host or address."""
 HANDSHAKE, SESSION_LIFETIME_SINCE = 1, 1
-"""Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate that tells how long a
-session lives (KIP-368)."""
+"""Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate with the
+lifetime of the session (KIP-368)."""
 
 
 class Request(Protocol):
@@ -350,7 +350,7 @@ def _look_at(verify_code: int) -> str:
 
 @lru_cache(maxsize=16)
 def _ranges(answer: bytes) -> Mapping[int, tuple[int, int]]:
-    """Returns API key -> lowest and highest version, cached: a broker says the same on each connection."""
+    """Returns API key -> lowest and highest version, cached: a broker answers the same on each connection."""
     res = av.ApiVersionsResponse.decode(3, answer)
     return MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
 

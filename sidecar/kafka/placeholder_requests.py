@@ -34,7 +34,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 JOIN_LOWEST, JOIN_HIGHEST = 5, 9
 """Versions of JoinGroup; static members are known since version 5."""
 LOOK_LOWEST, LOOK_HIGHEST = 4, 5
-"""Versions of DescribeGroups. Since 4 it tells instance ids; since 6 it tells of unknown groups by an error."""
+"""Versions of DescribeGroups. Since 4 it has instance ids; since 6 unknown groups have an error."""
 
 
 def readable(topics: Collection[str]) -> bytes:

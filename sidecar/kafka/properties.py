@@ -155,7 +155,7 @@ def _resolved(name: str, value: str) -> str:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """Returns the options of a login module. The mechanism tells which module it is."""
+    """Returns the options of a login module. The mechanism determines the module."""
     return {
         name: re.sub(r"\\(.)", r"\1", double or single) or bare for name, double, single, bare in OPTION.findall(text)
     }

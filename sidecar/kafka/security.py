@@ -136,7 +136,7 @@ class Security:
 
     @property
     def principal(self) -> str:
-        """Principal by which brokers know it by default; "": only a broker can tell."""
+        """Principal by which brokers know it by default; "": only a broker knows."""
         return f"User:{self.user}" if self.sasl and self.user else ""
 
     def shown(self) -> str:

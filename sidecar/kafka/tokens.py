@@ -20,7 +20,7 @@ TIMEOUT_S = 10.0
 KEPT = 0.8
 FORGET_S = 30.0
 LIFE_S = 3_600.0
-"""Life of an unsecured token, and of one that does not tell its end, in seconds."""
+"""Life of an unsecured token, and of one without an end, in seconds."""
 
 
 @dataclass

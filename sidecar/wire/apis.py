@@ -141,9 +141,9 @@ SERVED: dict[int, ApiSpec] = {
 }
 
 IDS_SINCE, BY_ID = 10, 12
-"""Versions of Metadata: the first that tells ids of topics, and the first that takes them."""
+"""Versions of Metadata: the first that returns ids of topics, and the first that takes them."""
 PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
-"""APIs that the sidecar looks into. On connections to brokers that tell topic ids and take none it is all of SERVED."""
+"""APIs that the sidecar looks into. All of SERVED for brokers that return topic ids and take none."""
 PRODUCE_FLEXIBLE_FROM = 9
 ALONE = frozenset(
     (

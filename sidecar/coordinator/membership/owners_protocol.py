@@ -133,7 +133,7 @@ class Assignment:
         return self.owners[partition] if partition < len(self.owners) else -1
 
     def lacking(self, kind: str) -> list[int]:
-        """Returns the nodes whose sidecars do not coordinate this kind of groups, or do not tell their kinds because
+        """Returns the nodes whose sidecars do not coordinate this kind of groups, or do not send their kinds because
         they or the group's leader are of an older version."""
         return sorted(n for n in self.members if kind not in self.kinds.get(n, KINDS_BEFORE))
 

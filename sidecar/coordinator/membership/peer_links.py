@@ -6,7 +6,7 @@ fill up. Links prove nothing: a peer that was removed by mistake is a member aga
 
 A sidecar whose broker is gone sends `LEFT` on its links, so that the others need not wait until the brokers announce
 the rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through which topics were
-changed sends `TOPICS`: the groups of the others hear of it as soon as its own. The echo of a ping is followed by a word
+changed sends `TOPICS`: the others' groups learn of it as soon as its own. The echo of a ping is followed by a word
 of `STATES`: whether the sidecar is ready.
 """
 

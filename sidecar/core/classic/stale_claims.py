@@ -67,7 +67,7 @@ def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[Stale
 
 def _newest(claims: Mapping[str, Subscription], places: Mapping[str, list[Where]]) -> dict[Where, tuple[str, str]]:
     """Returns, by partition, the member with the newest claim and the member with the next newest ("": none). Of equal
-    claims the first counts. Two are enough to tell each member whether another one claims the same."""
+    claims the first counts. Two are enough to know for each member whether another one claims the same."""
     newest: dict[Where, tuple[str, str]] = {}
     for member_id, s in claims.items():
         for where in places[member_id]:

@@ -89,7 +89,7 @@ class Timers:
             yield key, live[1]
 
     def shift(self, by_ms: int) -> None:
-        """Moves every deadline later: the process stood still and could hear no member."""
+        """Moves every deadline later: the process stood still and received no heartbeat."""
         moved = {k: (at + by_ms, tag) for k, (at, tag) in self._deadlines.items()}
         held = ((k, timeout_ms) for k, (armed, timeout_ms) in self._held.items() if self._deadlines.get(k) is armed)
         self._held = {k: (moved[k], timeout_ms) for k, timeout_ms in held}
