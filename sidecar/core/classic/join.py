@@ -200,8 +200,8 @@ def _rejoin(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: C
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, "The group is empty.")
     else:
         name = "the leader" if leads else e.member_id
-        did = "joins again" if same else "changed what it says"
-        why = f"{name} {did}: {e.reason or 'not provided'}"
+        action = "joins again" if same else "changed what it says"
+        why = f"{name} {action}: {e.reason or 'not provided'}"
         _update(turn, group, member, e, token, why)
         rebalance_or_complete(turn, group, why, Reason.REJOINED if same else Reason.SUBSCRIPTION)
 

@@ -20,9 +20,9 @@ from sidecar.core.runtime.turn import Turn
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
     first: Any = w.reply
-    soft: ConsumerSoft = turn.soft_of(w.asked.group_id)
+    soft: ConsumerSoft = turn.soft_of(w.request.group_id)
     resolving = soft.resolving
-    reply = step(turn, _again(w), w.token, config_of(turn, w.asked.group_id))
+    reply = step(turn, _again(w), w.token, config_of(turn, w.request.group_id))
     if reply.assignment is None:
         reply.assignment = first.assignment
     return replace(w, reply=reply, shown=w.shown or (soft.resolving and not resolving))
@@ -32,7 +32,7 @@ def _again(w: Waiting) -> ConsumerHeartbeat:
     """Returns the second heartbeat. A joining member has the assignment of its first answer; other members' state is
     unchanged since they asked."""
     first: Any = w.reply
-    request: Any = w.asked
+    request: Any = w.request
     if request.member_epoch != 0:
         again: ConsumerHeartbeat = structs.replace(request, member_epoch=first.member_epoch)
         return again

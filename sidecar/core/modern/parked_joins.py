@@ -81,7 +81,7 @@ class ParkedAnswers:
 
     def _answer(self, turn: Turn, soft: ModernSoft, w: Waiting) -> None:
         """Sends the answer that a second heartbeat of the member would bring, in place of the first one's answer."""
-        if w.asked.member_epoch != 0 and not w.epoch:
+        if w.request.member_epoch != 0 and not w.epoch:
             _finish(turn, soft, w)
             return
         try:
@@ -104,14 +104,14 @@ def answer_all(turn: Turn, group: ModernGroup[Any]) -> None:
 def _over(turn: Turn, group: ModernGroup[Any], soft: ModernSoft, w: Waiting) -> bool:
     if w.shown and soft.needs_connection(turn):
         return False
-    if soft.flight is None and not (w.asked.member_epoch == 0 and soft.joins_wait()):
+    if soft.flight is None and not (w.request.member_epoch == 0 and soft.joins_wait()):
         return True
-    met = w.asked.member_epoch != 0 and group.assignment_epoch >= w.epoch
+    met = w.request.member_epoch != 0 and group.assignment_epoch >= w.epoch
     return met or turn.now.mono_ms >= w.until_ms
 
 
 def _finish(turn: Turn, soft: ModernSoft, w: Waiting) -> None:
     member_id = w.reply.member_id or ""
     soft.waiting.pop(member_id, None)
-    turn.timers.cancel(("join", w.asked.group_id, member_id))
+    turn.timers.cancel(("join", w.request.group_id, member_id))
     turn.reply(w.token, w.reply)

@@ -16,7 +16,7 @@ from sidecar.core.share.step import step
 
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
-    request, first = w.asked, w.reply
+    request, first = w.request, w.reply
     assert isinstance(request, ShareHeartbeat)
     assert isinstance(first, ShareHeartbeatReply)
     again = structs.replace(request, member_epoch=first.member_epoch, topic_names=None)

@@ -19,7 +19,7 @@ from sidecar.core.streams.step import step
 def _second(turn: Turn, w: Waiting) -> Waiting:
     first: Any = w.reply
     assert isinstance(first, StreamsHeartbeatReply)
-    reply = step(turn, _again(w, first), config_of(turn, w.asked.group_id))
+    reply = step(turn, _again(w, first), config_of(turn, w.request.group_id))
     if reply.active_tasks is None:
         reply.active_tasks, reply.standby_tasks = first.active_tasks, first.standby_tasks
         reply.warmup_tasks = first.warmup_tasks
@@ -32,7 +32,7 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 def _again(w: Waiting, first: StreamsHeartbeatReply) -> StreamsHeartbeat:
     """Returns the second heartbeat. A joining member has the tasks of its first answer; other members' state is
     unchanged since they asked."""
-    request: Any = w.asked
+    request: Any = w.request
     assert isinstance(request, StreamsHeartbeat)
     if request.member_epoch != JOIN_EPOCH:
         return structs.replace(request, member_epoch=first.member_epoch)
