@@ -4,7 +4,7 @@ a while.
 READ of a group: a Heartbeat (api 12) of an unknown member is refused with GROUP_AUTHORIZATION_FAILED before anything
 else is looked at. DELETE of a group: so is an OffsetDelete without topics, which deletes nothing. DESCRIBE of groups:
 DescribeGroups. DESCRIBE of topics: ListOffsets, which no other right opens. READ of topics and DESCRIBE of the cluster:
-Metadata, which tells authorized operations if they are asked for (KIP-430).
+Metadata, whose response has authorized operations if they are requested (KIP-430).
 A broker without an authorizer is asked all the same, so that nothing is served to a client that has not
 authenticated: once per connection and group where clients authenticate. An answer on a connection without
 authentication shows that the listener needs none, and counts for all such connections, as long as any answer is kept.
@@ -40,13 +40,13 @@ GROUP_SETTINGS_SINCE = 2
 METADATA_BY_ID = 12
 """The version of Metadata that takes topic ids without names."""
 METADATA_OF_RIGHTS = 8
-"""The version of Metadata that tells what is authorised, of topics and of the cluster."""
+"""The version of Metadata with the authorised operations of topics and of the cluster."""
 READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
 """Bits of Kafka's AclOperation."""
 OPERATIONS_OMITTED = -2147483648
 FAILED = (Code.UNKNOWN_SERVER_ERROR, Code.REQUEST_TIMED_OUT)
 UNSURE = Code.COORDINATOR_NOT_AVAILABLE
-"""Answer to a client whose rights nobody could tell: clients ask again after it."""
+"""Answer to a client whose rights are unknown: clients retry after it."""
 ASKED = 2_048
 """Topics in one question to the broker."""
 GROUP = 32
@@ -72,16 +72,16 @@ def kept_read(call: Call, group_id: str) -> Code | None:
 
 
 def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """Returns GROUP_AUTHORIZATION_FAILED without READ of the group, COORDINATOR_NOT_AVAILABLE if nobody can tell, or
-    NONE."""
+    """Returns GROUP_AUTHORIZATION_FAILED without READ of the group, COORDINATOR_NOT_AVAILABLE if the right is unknown,
+    or NONE."""
     known = kept_read(call, group_id)
     if known is not None:
         return known
-    anybody, learnt = _anybody(call), call.scope.learnt
-    if anybody and learnt.open_until_ms > call.now_ms:
+    open_to_all, learnt = _anybody(call), call.scope.learnt
+    if open_to_all and learnt.open_until_ms > call.now_ms:
         yield from _keep(call, call.client.readable, {group_id: Code.NONE}, learnt.open_until_ms)
         return Code.NONE
-    if anybody and learnt.open_meanwhile:
+    if open_to_all and learnt.open_meanwhile:
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
@@ -90,7 +90,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
     if code == UNSURE:
         return code
     yield from _keep(call, call.client.readable, {group_id: code})
-    if anybody and code == Code.NONE:
+    if open_to_all and code == Code.NONE:
         learnt.open_until_ms = call.now_ms + call.scope.access_keep_ms
     return code
 
@@ -134,16 +134,16 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     groups = [g for g in wanted if g not in own]
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
-    said = yield from _known(call, call.client.describable, groups)
-    missing = yield from slices.chosen(groups, lambda g: g not in said)
+    codes = yield from _known(call, call.client.describable, groups)
+    missing = yield from slices.chosen(groups, lambda g: g not in codes)
     if missing:
         probe = yield from slices.encoded(dg.DescribeGroupsRequest(groups=missing), 0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
         res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
-        codes = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
-        said |= yield from _answers_kept(call, call.client.describable, missing, dict(codes))
-    no = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
-    return own.union((yield from slices.chosen(groups, lambda g: said[g] in no)))
+        answers = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
+        codes |= yield from _answers_kept(call, call.client.describable, missing, dict(answers))
+    denials = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
+    return own.union((yield from slices.chosen(groups, lambda g: codes[g] in denials)))
 
 
 def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
@@ -155,18 +155,18 @@ def sees_all_groups(call: Call) -> Generator[Want, Any, bool]:
 
 def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     """Returns the principal's operations on each of these groups, which it may DESCRIBE, as bits of AclOperation
-    (KIP-430). Only the broker that keeps a group's offsets tells them all; another one is asked for each operation."""
+    (KIP-430). Only the broker that keeps a group's offsets knows them all; another one is asked for each operation."""
     groups = list(dict.fromkeys(group_ids))
     if not groups:
         return {}
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
     frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, (yield from slices.encoded(wanted, 3)), flexible=False)
     res = yield from slices.response(dg.DescribeGroupsResponse, 3, frame, response_body(frame, False))
-    found = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
+    by_group = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
     for group_id in groups:
-        if group_id not in found:
-            found[group_id] = yield from _each_operation(call, group_id)
-    return found
+        if group_id not in by_group:
+            by_group[group_id] = yield from _each_operation(call, group_id)
+    return by_group
 
 
 def knows_group_settings(call: Call) -> bool:
@@ -203,36 +203,36 @@ def _each_operation(call: Call, group_id: str) -> Generator[Want, Any, int]:
     read = yield from refused_read(call, group_id)
     delete = yield from refused_delete(call, group_id)
     described, altered = yield from _of_settings(call, group_id)
-    said = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
-    no = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
-    return DESCRIBE | sum(bit for bit, code in said.items() if code not in no)
+    codes = {READ: read, DELETE: delete, DESCRIBE_CONFIGS: described, ALTER_CONFIGS: altered}
+    denials = (Code.GROUP_AUTHORIZATION_FAILED, Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION, *FAILED, UNSURE)
+    return DESCRIBE | sum(bit for bit, code in codes.items() if code not in denials)
 
 
 def hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Returns the topics that the principal may not DESCRIBE, whether they exist or not."""
-    said = yield from _of_topics(call, names)
-    no = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
-    return set((yield from slices.chosen(said, lambda t: said[t] in no)))
+    codes = yield from _of_topics(call, names)
+    denials = (Code.TOPIC_AUTHORIZATION_FAILED, *FAILED)
+    return set((yield from slices.chosen(codes, lambda t: codes[t] in denials)))
 
 
 def surely_hidden_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, set[str] | None]:
     """Returns the topics as `hidden_topics` does; None if the authorizer failed for one of them."""
-    said = yield from _of_topics(call, names)
-    if any(code in FAILED for code in said.values()):
+    codes = yield from _of_topics(call, names)
+    if any(code in FAILED for code in codes.values()):
         return None
-    return {t for t, code in said.items() if code == Code.TOPIC_AUTHORIZATION_FAILED}
+    return {t for t, code in codes.items() if code == Code.TOPIC_AUTHORIZATION_FAILED}
 
 
 def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[str, int]]:
     if not call.view.authorizer:
         return {}
     topics = yield from slices.sorted_once(names)
-    said = yield from _known(call, call.client.topics, topics)
-    missing = yield from slices.chosen(topics, lambda t: t not in said)
+    codes = yield from _known(call, call.client.topics, topics)
+    missing = yield from slices.chosen(topics, lambda t: t not in codes)
     for at in range(0, len(missing), ASKED):  # what is made of a name takes ten times as much memory
-        asked = missing[at : at + ASKED]
-        said |= yield from _answers_kept(call, call.client.topics, asked, (yield from _asked_of_topics(call, asked)))
-    return said
+        batch = missing[at : at + ASKED]
+        codes |= yield from _answers_kept(call, call.client.topics, batch, (yield from _asked_of_topics(call, batch)))
+    return codes
 
 
 def _asked_of_topics(call: Call, topics: list[str]) -> Generator[Want, Any, dict[str, int]]:
@@ -255,9 +255,9 @@ def readable_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, di
     topics = yield from slices.made(wanted, lambda n: md.MetadataRequestTopic(name=n))
     res = yield from _rights(call, md.MetadataRequest(topics=topics, include_topic_authorized_operations=True))
     free = not call.view.authorizer
-    may = yield from slices.chosen(res.topics, lambda t: free or _bits(t.topic_authorized_operations) & READ)
+    readable = yield from slices.chosen(res.topics, lambda t: free or _bits(t.topic_authorized_operations) & READ)
     return dict(
-        (yield from slices.made(may, lambda t: (t.name or "", frozenset(p.partition_index for p in t.partitions))))
+        (yield from slices.made(readable, lambda t: (t.name or "", frozenset(p.partition_index for p in t.partitions))))
     )
 
 
@@ -273,7 +273,7 @@ def _bits(operations: int) -> int:
 
 
 def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, Any, Mapping[bytes, str]]:
-    """Returns the names of topics by id, as another broker tells them to the sidecar."""
+    """Returns the names of topics by id, as another broker returns them to the sidecar."""
     wanted = yield from slices.sorted_once(ids)
     if not wanted:
         return {}
@@ -293,25 +293,25 @@ def _known(call: Call, kept: Kept, names: list[str]) -> Generator[Want, Any, dic
     now = call.now_ms
     nothing = (0, now)
     kept_now = yield from slices.made(names, lambda n: (n, *kept.get(n, nothing)))
-    found = yield from slices.chosen(kept_now, lambda x: x[2] > now)
-    if found:
-        _rests(call, min(until for _, _, until in found))
-    return {n: code for n, code, _ in found}
+    valid = yield from slices.chosen(kept_now, lambda x: x[2] > now)
+    if valid:
+        _rests(call, min(until for _, _, until in valid))
+    return {n: code for n, code, _ in valid}
 
 
 def _answers_kept(
-    call: Call, kept: Kept, asked: Iterable[str], told: Mapping[str, int]
+    call: Call, kept: Kept, names: Iterable[str], answers: Mapping[str, int]
 ) -> Generator[Want, Any, dict[str, int]]:
     """Returns the broker's answers, and keeps them. A name that it left out counts as UNKNOWN_SERVER_ERROR, which is
     not kept."""
-    new = dict((yield from slices.made(asked, lambda name: (name, told.get(name, Code.UNKNOWN_SERVER_ERROR)))))
+    new = dict((yield from slices.made(names, lambda name: (name, answers.get(name, Code.UNKNOWN_SERVER_ERROR)))))
     yield from _keep(call, kept, dict((yield from slices.chosen(new.items(), lambda x: x[1] not in FAILED))))
     return new
 
 
-def _keep(call: Call, kept: Kept, said: Mapping[str, int], until_ms: int = 0) -> Generator[Want, Any, None]:
+def _keep(call: Call, kept: Kept, codes: Mapping[str, int], until_ms: int = 0) -> Generator[Want, Any, None]:
     until = until_ms or call.now_ms + call.scope.access_keep_ms
-    yield from slices.each(said.items(), lambda x: kept.__setitem__(x[0], (int(x[1]), until)))
+    yield from slices.each(codes.items(), lambda x: kept.__setitem__(x[0], (int(x[1]), until)))
     _rests(call, until)
 
 

@@ -42,10 +42,10 @@ def api_versions(call: Call) -> Handler:
         return body
     if call.version > SERVED[Api.API_VERSIONS].high:
         return _too_new().encode(0)
-    learnt, told = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
-    learnt.versions[call.version], learnt.served = body, told.served
-    call.client.broker_versions = told.theirs
-    return told.answer
+    learnt, cached = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
+    learnt.versions[call.version], learnt.served = body, cached.served
+    call.client.broker_versions = cached.theirs
+    return cached.answer
 
 
 def _as_remembered(call: Call) -> bytes:
@@ -81,8 +81,8 @@ def _answer(version: int, body: bytes, managing: bool, streams: bool) -> _Answer
     res = av.ApiVersionsResponse.decode(version, body)
     theirs = MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
     most = _merged(theirs, True, streams)
-    both = sorted((most if managing else _merged(theirs, False, streams)).items())
-    res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in both]
+    ranges = sorted((most if managing else _merged(theirs, False, streams)).items())
+    res.api_keys = [av.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in ranges]
     served = frozenset((key, v) for key in SERVED if key in most for v in range(most[key][0], most[key][1] + 1))
     return _Answer(theirs, served, res.encode(version))
 

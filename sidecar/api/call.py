@@ -140,7 +140,7 @@ class Client:
     mechanism: str = ""
     """SASL mechanism that the broker has accepted; "": none."""
     principal: str = ""
-    """Principal by which the broker knows the client, as far as the exchange tells it (sasl.py): `User:alice`, or "".
+    """Principal by which the broker knows the client, as far as the exchange reveals it (sasl.py): `User:alice`, or "".
     For records only: it gives no rights."""
     claimed: str = ""
     """Name in an exchange that is not complete."""
@@ -263,7 +263,7 @@ class Call:
         return leaders[partition_for(group_id, len(leaders))] if leaders else -1
 
     def keeper_of(self, group_id: str) -> int:
-        """Returns the same, but while it is unknown the broker behind this sidecar, which tells where the group is."""
+        """Returns the same, but while it is unknown the broker behind this sidecar, which knows where the group is."""
         leader = self.leader_of(group_id)
         return self.scope.node_id if leader < 0 else leader
 
@@ -278,8 +278,8 @@ def who(call: Call) -> str:
     client id "app"`. The client's own words come last, quoted, so they cannot pass for anything else."""
     client = call.client
     name = client.principal or ("somebody authenticated" if client.mechanism else "User:ANONYMOUS")
-    told = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
-    return f"{name} from {client.host or 'nowhere'}, client id {told}"
+    client_id = json.dumps((call.client_id or "")[:CLIENT_ID_MAX])
+    return f"{name} from {client.host or 'nowhere'}, client id {client_id}"
 
 
 def packed(layout: str, *values: object) -> bytes:

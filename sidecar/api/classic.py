@@ -6,16 +6,16 @@ v2: the answer adds the throttle time.
 v4: a new member must come a second time, with the member id that it was given (KIP-394).
 v5: it adds the group instance id (KIP-345).
 v6: it is flexible.
-v7: the answer tells the protocol type, and may tell no protocol (KIP-559).
+v7: the response has the protocol type, and may have no protocol (KIP-559).
 v8: it adds a reason (KIP-800).
-v9: the answer may tell the leader to leave the assignment as it is (KIP-814).
+v9: the response may tell the leader to leave the assignment as it is (KIP-814).
 
 SyncGroup: v1 adds the throttle time to the answer, v3 the group instance id; v4 is flexible; v5 adds protocol type
 and name, which are checked (KIP-559).
 Heartbeat: v1 adds the throttle time to the answer, v3 the group instance id; v4 is flexible.
 LeaveGroup: v1 adds the throttle time to the answer; v3 takes several members; v4 is flexible; v5 adds a reason.
 
-What members say and are assigned is bytes that pass through as they are. READ of the group is all that they need.
+Metadata and assignments of members are bytes that pass through as they are. READ of the group is all that they need.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ REMOVED = "member was removed by an admin"
 
 
 def _read(
-    call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], told: Callable[[T], tuple[Any, ...]]
+    call: Call, layouts: Mapping[int, str], message: type[slices.Readable[T]], fields: Callable[[T], tuple[Any, ...]]
 ) -> Generator[Want, Any, tuple[Any, ...]]:
     """Returns the client id and the fields of the request. At `call.pos` its header goes on after the correlation id.
     Raises WireError: the generated codec decides what is malformed."""
@@ -77,12 +77,12 @@ def _read(
         with suppress(ValueError):
             return unpack(layout, call.frame, call.pos)
     client_id, pos = header_end(call.frame, call.pos, call.version >= SERVED[call.api_key].flexible_from)
-    return (client_id, *told((yield from slices.request(call, message, pos))))
+    return (client_id, *fields((yield from slices.request(call, message, pos))))
 
 
 # ---- JoinGroup ----------------------------------------------------------------------------------------------------
 def join_group(call: Call) -> Handler:
-    client_id, group_id, session_ms, rebalance_ms, member_id, *who, protocols, reason = yield from _read_join(call)
+    client_id, group_id, session_ms, rebalance_ms, member_id, *identity, protocols, reason = yield from _read_join(call)
     came_ms = call.now_ms
     if not call.scope.managed(group_id):
         code = yield from left_to_the_broker(call, group_id)
@@ -99,7 +99,7 @@ def join_group(call: Call) -> Handler:
     if taken != Code.NONE:
         code = Code.INCONSISTENT_GROUP_PROTOCOL if taken == Code.GROUP_ID_NOT_FOUND else taken
         return _joined(JoinReply(code), call.version)
-    instance_id, protocol_type = who
+    instance_id, protocol_type = identity
     event = JoinGroup(
         group_id,
         member_id,
@@ -127,16 +127,16 @@ def _read_join(call: Call) -> Generator[Want, Any, tuple[Any, ...]]:
 
 def _join_fields(r: jg.JoinGroupRequest) -> tuple[Any, ...]:
     protocols = tuple((p.name, p.metadata) for p in r.protocols)
-    who = (r.member_id, r.group_instance_id, r.protocol_type)
-    return (r.group_id, r.session_timeout_ms, r.rebalance_timeout_ms, *who, protocols, r.reason)
+    identity = (r.member_id, r.group_instance_id, r.protocol_type)
+    return (r.group_id, r.session_timeout_ms, r.rebalance_timeout_ms, *identity, protocols, r.reason)
 
 
 def _joined(reply: JoinReply, version: int) -> bytes:
     protocol = reply.protocol or ("" if version < NULL_PROTOCOL_SINCE else None)  # an empty name is none
     if version == JOINED_SINCE:
         head = (0, reply.code, reply.generation, reply.protocol_type, protocol, reply.leader)
-        told = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])
-        return packed(JOINED, *head, reply.skip_assignment, reply.member_id, told)
+        rows = tuple([(m.member_id, m.instance_id, m.metadata) for m in reply.members])
+        return packed(JOINED, *head, reply.skip_assignment, reply.member_id, rows)
     members = [jg.JoinGroupResponseMember(m.member_id, m.instance_id, m.metadata) for m in reply.members]
     return jg.JoinGroupResponse(
         error_code=reply.code,
@@ -175,8 +175,8 @@ def sync_group(call: Call) -> Handler:
 
 def _sync_fields(r: sy.SyncGroupRequest) -> tuple[Any, ...]:
     assignments = tuple((a.member_id, a.assignment) for a in r.assignments)
-    who = (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
-    return (*who, r.protocol_type, r.protocol_name, assignments)
+    identity = (r.group_id, r.generation_id, r.member_id, r.group_instance_id)
+    return (*identity, r.protocol_type, r.protocol_name, assignments)
 
 
 def _synced(reply: SyncReply, version: int) -> bytes:
@@ -201,7 +201,7 @@ def heartbeat(call: Call) -> Handler:
     if code == Code.NONE:
         reply = yield Coordinate(ClassicHeartbeat(group_id, member_id, instance_id, generation))
         assert isinstance(reply, Answer)
-        # A coordinator that is still loading says that all is well: the member is not to blame (row 1.16).
+        # A coordinator that is still loading answers NONE: the member is not to blame (row 1.16).
         code = Code.NONE if reply.code == Code.COORDINATOR_LOAD_IN_PROGRESS else reply.code
     return hb.HeartbeatResponse(error_code=code).encode(call.version)
 
@@ -225,10 +225,10 @@ def leave_group(call: Call) -> Handler:
             req.members, lambda m: Leaving(m.member_id, m.group_instance_id, _leaves(call, m))
         )
     code, left = yield from _left(req.group_id, members)
-    told = yield from slices.made(left, lambda m: le.MemberResponse(m.member_id, m.instance_id, m.code))
-    if call.version < SEVERAL_SINCE and code == Code.NONE and told:
+    results = yield from slices.made(left, lambda m: le.MemberResponse(m.member_id, m.instance_id, m.code))
+    if call.version < SEVERAL_SINCE and code == Code.NONE and results:
         code = left[0].code
-    return (yield from slices.encoded(le.LeaveGroupResponse(error_code=code, members=told), call.version))
+    return (yield from slices.encoded(le.LeaveGroupResponse(error_code=code, members=results), call.version))
 
 
 def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[Code, list[Left]]]:
@@ -246,7 +246,7 @@ def _left(group_id: str, members: list[Leaving]) -> Generator[Want, Any, tuple[C
 def _leaves(call: Call, m: le.MemberIdentity) -> str | None:
     """Returns the reason for the record. It names the client if that removes another member: a client that sends an
     instance id alone is not that member, and Kafka's tools use this reason when they remove by member id (KIP-800)."""
-    said = (m.reason or "")[:REASON_MAX]
-    if (not m.member_id and m.group_instance_id is not None) or said.startswith(REMOVED):
-        return f"{said or 'not provided'} (removed by {who(call)})"
-    return m.reason and said
+    reason = (m.reason or "")[:REASON_MAX]
+    if (not m.member_id and m.group_instance_id is not None) or reason.startswith(REMOVED):
+        return f"{reason or 'not provided'} (removed by {who(call)})"
+    return m.reason and reason

@@ -2,8 +2,8 @@
 far as they concern managed groups.
 
 DescribeConfigs
-v0: the answer tells whether a value is the default; Kafka 4 no longer has this version.
-v1: it tells where a value comes from, and its synonyms.
+v0: the response shows whether a value is the default; Kafka 4 no longer has this version.
+v1: it has the source of a value, and its synonyms.
 v3: it adds the type of a value and its documentation (KIP-569).
 v4: it is flexible.
 
@@ -108,8 +108,8 @@ def alter_configs(call: Call) -> Handler:
         ops = [ia.AlterableConfig(c.name, SET, c.value) for c in r.configs]
         if r.resource_type == cf.GROUP and r.resource_name in ours:
             own = {s.name for s in settings.groups.get(r.resource_name, ()) if s.own is not None}
-            gone = sorted(own - {c.name for c in r.configs})
-            ops += [ia.AlterableConfig(name, DELETE, None) for name in gone]
+            unnamed = sorted(own - {c.name for c in r.configs})
+            ops += [ia.AlterableConfig(name, DELETE, None) for name in unnamed]
         return ia.AlterConfigsResource(r.resource_type, r.resource_name, ops)
 
     resources = yield from slices.made(req.resources, in_full)
@@ -141,7 +141,7 @@ def _is_offload(r: ia.AlterConfigsResource) -> bool:
 
 
 def _is_move(resource_type: int, name: str) -> bool:
-    """Returns whether this setting tells which side coordinates a group. Only sidecars know such settings."""
+    """Returns whether this setting decides which side coordinates a group. Only sidecars know such settings."""
     if resource_type == cf.GROUP:
         return name in cf.GROUP_MOVES
     return resource_type == cf.BROKER and name in cf.BROKER_MOVES
@@ -180,15 +180,15 @@ def _alter(
     errors: Errors = {}
     changes: dict[Key, Change] = {}
     named: set[Key] = set()
-    twice: set[Key] = set()
+    duplicates: set[Key] = set()
 
     def name(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
-        (twice if key in named else named).add(key)
+        (duplicates if key in named else named).add(key)
 
     def divide(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
-        if key in twice:
+        if key in duplicates:
             errors[key] = (Code.INVALID_REQUEST, NAMED_TWICE)
             return
         if settings.code != Code.NONE and _ours(call, *key):
@@ -205,34 +205,34 @@ def _alter(
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
     # The broker's answer comes first: a client that may not change a group learns nothing of its settings. The broker
     # refuses resources that are named twice before it asks its authorizer.
-    asked = [(k, c.theirs) for k, c in changes.items() if k not in errors]
-    asked += [(k, []) for k in errors if k not in twice]
-    shown = yield from slices.made(asked, _resource)
-    said = (yield from _sent(call, shown, True, in_whole)) if shown else {}
-    none_there: set[Key] = set()
-    for key, (code, message) in said.items():
+    to_validate = [(k, c.theirs) for k, c in changes.items() if k not in errors]
+    to_validate += [(k, []) for k in errors if k not in duplicates]
+    shown = yield from slices.made(to_validate, _resource)
+    answers = (yield from _sent(call, shown, True, in_whole)) if shown else {}
+    without_settings: set[Key] = set()
+    for key, (code, message) in answers.items():
         if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
             code = yield from access.refused_delete(call, key[1])
             message = TEXT_OF_RIGHTS if code != Code.NONE else None
-            none_there.add(key)
+            without_settings.add(key)
         if code != Code.NONE and (code not in (Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST) or key not in errors):
             errors[key] = (code, message)
     if validate_only:
         return errors
     good = {k: c for k, c in changes.items() if k not in errors}
-    reset = {k for k in good if in_whole and _ours(call, *k) and k not in none_there}
+    reset = {k for k in good if in_whole and _ours(call, *k) and k not in without_settings}
     due = [(k, c.theirs) for k, c in good.items() if c.theirs or k in reset]
     onward = yield from slices.made(due, _resource)
     if onward:
-        said = yield from _sent(call, onward, False, in_whole)
-        errors |= {k: error for k, error in said.items() if error[0] != Code.NONE}
+        answers = yield from _sent(call, onward, False, in_whole)
+        errors |= {k: error for k, error in answers.items() if error[0] != Code.NONE}
     errors |= yield from _settle(call, {k: c for k, c in good.items() if k not in errors}, validate_only=False)
     yield SendToCoordinator(SettingsPassed())
     return errors
 
 
-def _resource(asked: tuple[Key, list[ia.AlterableConfig]]) -> ia.AlterConfigsResource:
-    return ia.AlterConfigsResource(*asked[0], asked[1])
+def _resource(change: tuple[Key, list[ia.AlterableConfig]]) -> ia.AlterConfigsResource:
+    return ia.AlterConfigsResource(*change[0], change[1])
 
 
 def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> Generator[Want, Any, Errors]:
@@ -260,10 +260,10 @@ def _sent(
         if not resources:
             return unknown
     responses = yield from (_in_whole if in_whole else _incremental)(call, resources, validate_only)
-    said = yield from slices.made(
+    answers = yield from slices.made(
         responses, lambda r: ((r.resource_type, r.resource_name), (r.error_code, r.error_message))
     )
-    return unknown | dict(said)
+    return unknown | dict(answers)
 
 
 def _unknown_type(name: str) -> tuple[int, str]:
@@ -286,11 +286,11 @@ def _in_whole(
 ) -> Generator[Want, Any, Altered]:
     """Sends an AlterConfigs request: the broker resets what is not named."""
 
-    def told(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
+    def changed(r: ia.AlterConfigsResource) -> al.AlterConfigsResource:
         named = [al.AlterableConfig(c.name, c.value) for c in r.configs if c.config_operation != DELETE]
         return al.AlterConfigsResource(r.resource_type, r.resource_name, named)
 
-    req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, told)), validate_only=validate_only)
+    req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, changed)), validate_only=validate_only)
     body = yield from slices.encoded(req, call.version)
     res_body = yield from upstream(call, body)
     res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
@@ -355,10 +355,10 @@ def describe_configs(call: Call) -> Handler:
     if not wanted and not moved:
         return FORWARD
     res = yield from _at_broker(call, req)
-    mine = yield from slices.chosen(res.results, lambda r: _ours(call, *_key(r)))
+    managed = yield from slices.chosen(res.results, lambda r: _ours(call, *_key(r)))
     others = yield from slices.chosen(res.results, lambda r: _key(r) in moved)
-    yield from _where_brokers_know_none(call, [*mine, *others])
-    results = yield from slices.chosen(mine, lambda r: r.error_code == Code.NONE)
+    yield from _where_brokers_know_none(call, [*managed, *others])
+    results = yield from slices.chosen(managed, lambda r: r.error_code == Code.NONE)
     others = yield from slices.chosen(others, lambda r: r.error_code == Code.NONE)
     named = [r.resource_name for r in (*results, *others) if r.resource_type == cf.GROUP]
     settings = yield from _in_force(named, bool(others))
@@ -395,14 +395,14 @@ def _at_broker(call: Call, req: dc.DescribeConfigsRequest) -> Generator[Want, An
     others = yield from slices.chosen(req.resources, lambda r: r.resource_type != cf.GROUP)
     res = dc.DescribeConfigsResponse()
     if others:
-        asked = dc.DescribeConfigsRequest(others, req.include_synonyms, req.include_documentation)
-        body = yield from upstream(call, (yield from slices.encoded(asked, call.version)))
+        forwarded = dc.DescribeConfigsRequest(others, req.include_synonyms, req.include_documentation)
+        body = yield from upstream(call, (yield from slices.encoded(forwarded, call.version)))
         res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
-    there = {_key(r): r for r in res.results}
+    by_key = {_key(r): r for r in res.results}
 
     def result(r: dc.DescribeConfigsResource) -> dc.DescribeConfigsResult:
         refused = dc.DescribeConfigsResult(*_unknown_type(r.resource_name), *_key(r))
-        return there.get(_key(r), refused)
+        return by_key.get(_key(r), refused)
 
     res.results = yield from slices.made(req.resources, result)
     return res
@@ -431,9 +431,9 @@ def _moved(call: Call, r: dc.DescribeConfigsResource) -> bool:
 
 
 def _move_entry(name: str, value: str, source: int) -> dc.DescribeConfigsResourceResult:
-    told = name in (cf.STATE, cf.WHY, cf.EPOCH)
+    read_only = name in (cf.STATE, cf.WHY, cf.EPOCH)
     return dc.DescribeConfigsResourceResult(
-        name=name, value=value, read_only=told, config_source=source, config_type=STRING
+        name=name, value=value, read_only=read_only, config_source=source, config_type=STRING
     )
 
 
@@ -456,8 +456,8 @@ def list_config_resources(call: Call) -> Handler:
     ours: ConfiguredReply = yield from coordinate(ConfiguredGroups(""))
     if ours.code != Code.NONE:
         return lr.ListConfigResourcesResponse(error_code=ours.code).encode(call.version)
-    there = {r.resource_name for r in res.config_resources if r.resource_type == cf.GROUP}
-    res.config_resources += [lr.ConfigResource(g, cf.GROUP) for g in ours.groups if g not in there]
+    at_broker = {r.resource_name for r in res.config_resources if r.resource_type == cf.GROUP}
+    res.config_resources += [lr.ConfigResource(g, cf.GROUP) for g in ours.groups if g not in at_broker]
     return (yield from slices.encoded(res, call.version))
 
 

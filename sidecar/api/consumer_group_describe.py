@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (api 69, KIP-848): a consumer group as its members and operators see it.
 
 v0: KIP-848.
-v1: the answer tells each member's type (KIP-1099).
+v1: the response has each member's type (KIP-1099).
 
 A client without DESCRIBE of one of its topics gets no description of the group. The sidecar serves this API even if the
 broker does not have it; groups that are the broker's are then no consumer groups.
@@ -25,10 +25,10 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 def consumer_group_describe(call: Call) -> Handler:
     req = yield from slices.request(call, cd.ConsumerGroupDescribeRequest)
-    asked = req.group_ids
-    local = yield from slices.chosen(asked, call.scope.managed)
+    group_ids = req.group_ids
+    local = yield from slices.chosen(group_ids, call.scope.managed)
     ours = set(local)
-    theirs = [g for g in asked if g not in ours]
+    theirs = [g for g in group_ids if g not in ours]
     versions = call.client.broker_versions
     supported = versions is None or call.api_key in versions
     if not local and supported:
@@ -48,27 +48,27 @@ def consumer_group_describe(call: Call) -> Handler:
         lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]),
         _refused,
     )
-    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
+    res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGroup]:
-    told: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
-    if told.code != Code.NONE:
+    reply: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
+    if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
-    topics = {name for m in told.members for _, name, _ in (*m.assignment, *m.target)}
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+    topics = {name for m in reply.members for _, name, _ in (*m.assignment, *m.target)}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
-    if len(told.members) > MANY:
+    if len(reply.members) > MANY:
         yield PAUSE
     return cd.DescribedGroup(
         group_id=group_id,
-        group_state=told.state,
-        group_epoch=told.epoch,
-        assignment_epoch=told.assignment_epoch,
-        assignor_name=told.assignor,
-        members=(yield from slices.made(told.members, _member)),
+        group_state=reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.assignment_epoch,
+        assignor_name=reply.assignor,
+        members=(yield from slices.made(reply.members, _member)),
     )
 
 

@@ -59,8 +59,8 @@ def _at_the_broker(call: Call, event: ConsumerHeartbeat) -> Handler:
     """Passes a heartbeat to the broker, which has the group. A member that was silent while its group moved there is
     unknown at the broker, which may not have the group, or no consumer groups at all. The broker's error would end such
     a client; UNKNOWN_MEMBER_ID makes it join, and a join gets the broker's answer."""
-    theirs = call.client.broker_versions
-    if theirs is not None and call.api_key not in theirs:
+    versions = call.client.broker_versions
+    if versions is not None and call.api_key not in versions:
         return _error(Code.UNSUPPORTED_VERSION) if event.member_epoch == 0 else to_body(_not_a_member(event))
     if event.member_epoch == 0 or not call.scope.managing:
         return FORWARD

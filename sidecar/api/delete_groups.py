@@ -38,16 +38,16 @@ def delete_groups(call: Call) -> Handler:
         keeper, slow = call.scope.node_id, False
         if call.scope.managed(group_id):
             code: Code = yield from access.refused_delete(call, group_id)
-            standing = DeletionCheckReply()
+            check = DeletionCheckReply()
             if code == Code.NONE:
-                standing = yield from coordinate(DeletionCheck(group_id))
-                code = yield from _refusal(call, group_id, standing)
+                check = yield from coordinate(DeletionCheck(group_id))
+                code = yield from _refusal(call, group_id, check)
             if code != Code.NONE:
                 refused[group_id] = code
                 continue
-            if standing.exists:
+            if check.exists:
                 held.add(group_id)
-            keeper, slow = call.keeper_of(group_id), standing.kind == SHARE
+            keeper, slow = call.keeper_of(group_id), check.kind == SHARE
         parts.setdefault((keeper, slow), []).append(group_id)
     res = dl.DeleteGroupsResponse()
     for (keeper, slow), groups in parts.items():
@@ -64,12 +64,12 @@ def delete_groups(call: Call) -> Handler:
     return (yield from slices.encoded(res, call.version))
 
 
-def _refusal(call: Call, group_id: str, standing: DeletionCheckReply) -> Generator[Want, Any, Code]:
-    if standing.code != Code.NONE:
-        return standing.code
-    if standing.members:
+def _refusal(call: Call, group_id: str, check: DeletionCheckReply) -> Generator[Want, Any, Code]:
+    if check.code != Code.NONE:
+        return check.code
+    if check.members:
         return Code.NON_EMPTY_GROUP
-    if standing.kind == SHARE:
+    if check.kind == SHARE:
         refused: tuple[Code, str | None] = yield from administrable(call, group_id, Operation.DELETE_GROUP)
         return refused[0]
     opened: Answer = yield from coordinate(OpenOffsets(group_id))

@@ -2,7 +2,7 @@
 
 v1: the answer adds the throttle time.
 v3: authorized operations may be asked for (KIP-430).
-v4: the answer tells the members' instance ids (KIP-345).
+v4: the response has the members' instance ids (KIP-345).
 v5: it is flexible.
 v6: a group that is not there is answered GROUP_ID_NOT_FOUND with a message (KIP-1043); before, it is just "Dead".
 
@@ -48,11 +48,13 @@ def describe_groups(call: Call) -> Handler:
     if home:
         body = yield from upstream(call, (yield from slices.encoded(replace(req, groups=home), call.version)))
         res = yield from slices.response(dg.DescribeGroupsResponse, call.version, body)
-    told = [*local, *(g for groups in theirs.values() for g in groups)]
-    hidden = yield from access.hidden_groups(call, told)
+    checked = [*local, *(g for groups in theirs.values() for g in groups)]
+    hidden = yield from access.hidden_groups(call, checked)
     wants_operations = req.include_authorized_operations
-    may = yield from access.operations(call, [g for g in told if g not in hidden] if wants_operations else [])
-    found = [dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in told if g in hidden]
+    operations = yield from access.operations(call, [g for g in checked if g not in hidden] if wants_operations else [])
+    descriptions = [
+        dg.DescribedGroup(error_code=Code.GROUP_AUTHORIZATION_FAILED, group_id=g) for g in checked if g in hidden
+    ]
     limit = ResponseLimit[dg.DescribedGroup](call, lambda group: dg.DescribeGroupsResponse(groups=[group]))
     for i, group_id in enumerate(local):
         if group_id in hidden:
@@ -60,21 +62,21 @@ def describe_groups(call: Call) -> Handler:
         yield from slices.turns(i)
         if not limit.full and not limit.knows(group_id):
             yield from limit.described(group_id, (yield from _describe(call, group_id)))
-        found.append(limit.take(group_id) or dg.DescribedGroup(error_code=TOO_LARGE_CODE, group_id=group_id))
+        descriptions.append(limit.take(group_id) or dg.DescribedGroup(error_code=TOO_LARGE_CODE, group_id=group_id))
     for node_id, groups in theirs.items():
-        found += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
-    for group in found:
+        descriptions += yield from _at_another_broker(call, node_id, [g for g in groups if g not in hidden])
+    for group in descriptions:
         if group.error_code == Code.NONE:
-            group.authorized_operations = may.get(group.group_id, access.OPERATIONS_OMITTED)
-    res.groups = yield from slices.as_asked(req.groups, res.groups + found, lambda g: g.group_id)
+            group.authorized_operations = operations.get(group.group_id, access.OPERATIONS_OMITTED)
+    res.groups = yield from slices.as_asked(req.groups, res.groups + descriptions, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 
 def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator[Want, Any, list[dg.DescribedGroup]]:
     if not groups:
         return []
-    asked = yield from slices.encoded(dg.DescribeGroupsRequest(groups), call.version)
-    body = yield from store_at(call, node_id, call.version, asked)
+    sent = yield from slices.encoded(dg.DescribeGroupsRequest(groups), call.version)
+    body = yield from store_at(call, node_id, call.version, sent)
     return (yield from slices.response(dg.DescribeGroupsResponse, call.version, body)).groups
 
 
@@ -124,16 +126,16 @@ STATES = {"Assigning": "PreparingRebalance", "Reconciling": "CompletingRebalance
 """States of consumer groups -> the classic ones that such tools know. Empty and Stable are the same in both."""
 
 
-def _modern(call: Call, group_id: str, told: DescribeReply) -> Generator[Want, Any, dg.DescribedGroup]:
-    topics = {name for m in told.members for _, name, _ in m.assignment}
+def _modern(call: Call, group_id: str, reply: DescribeReply) -> Generator[Want, Any, dg.DescribedGroup]:
+    topics = {name for m in reply.members for _, name, _ in m.assignment}
     if (yield from access.hidden_topics(call, topics)):
         return dg.DescribedGroup(error_code=Code.TOPIC_AUTHORIZATION_FAILED, group_id=group_id)
     return dg.DescribedGroup(
         group_id=group_id,
-        group_state=STATES.get(told.state, told.state),
+        group_state=STATES.get(reply.state, reply.state),
         protocol_type=CONSUMER_TYPE,
-        protocol_data=told.assignor,
-        members=(yield from slices.made(told.members, _modern_member)),
+        protocol_data=reply.assignor,
+        members=(yield from slices.made(reply.members, _modern_member)),
     )
 
 

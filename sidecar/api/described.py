@@ -1,5 +1,5 @@
-"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: who may hear
-of a group, which operations are told, and how much an answer may hold (response_limit.py)."""
+"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: which groups the
+client may see, which operations the response lists, and how large it may be (response_limit.py)."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def described(
     `refused`: the description of a group that the client may not see, or that does not fit."""
     hidden = yield from access.hidden_groups(call, groups)
     seen = [g for g in groups if g not in hidden]
-    may = yield from access.operations(call, seen if with_operations else [])
-    found: list[D] = []
+    operations = yield from access.operations(call, seen if with_operations else [])
+    descriptions: list[D] = []
     limit = ResponseLimit[D](call, alone)
     for i, group_id in enumerate(groups):
         yield from slices.turns(i)
         if group_id in hidden:
-            found.append(refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+            descriptions.append(refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
             continue
         if not limit.full and not limit.knows(group_id):
             group = yield from describe(call, group_id)
             if group.error_code == Code.NONE:
-                group.authorized_operations = may.get(group_id, access.OPERATIONS_OMITTED)
+                group.authorized_operations = operations.get(group_id, access.OPERATIONS_OMITTED)
             yield from limit.described(group_id, group)
-        found.append(limit.take(group_id) or refused(group_id, TOO_LARGE_CODE))
-    return found
+        descriptions.append(limit.take(group_id) or refused(group_id, TOO_LARGE_CODE))
+    return descriptions

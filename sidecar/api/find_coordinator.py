@@ -1,4 +1,4 @@
-"""FindCoordinator (api 10): which broker a client must talk to about a group.
+"""FindCoordinator (api 10): the broker that coordinates a group.
 
 v1: the request adds the key type, the answer the throttle time and a message.
 v3: it is flexible.
@@ -47,18 +47,18 @@ def find_coordinator(call: Call) -> Handler:
         res = yield from _without_the_broker(call, req, names, {*own, *managed})
     if managed and call.view.suspects:
         yield Settle(managed)
-    told: list[tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]]
-    told = [(req.key, res)] if call.version < BATCHED else [(found.key, found) for found in res.coordinators]
+    entries: list[tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]]
+    entries = [(req.key, res)] if call.version < BATCHED else [(answer.key, answer) for answer in res.coordinators]
     ours = set(managed)
 
-    def put(told_of: tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]) -> None:
-        key, found = told_of
+    def put(entry: tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]) -> None:
+        key, answer = entry
         if key in own:
-            _place(found, own[key], REFUSED_TEXT[own[key]], -1, ("", -1))
+            _place(answer, own[key], REFUSED_TEXT[own[key]], -1, ("", -1))
         elif key in ours:
-            _point(call, key, found)
+            _point(call, key, answer)
 
-    yield from slices.each(told, put)
+    yield from slices.each(entries, put)
     return (yield from slices.encoded(res, call.version))
 
 
@@ -89,21 +89,21 @@ def _refused(call: Call, key_type: int, key: str) -> Code:
 
 
 def _place(
-    found: fc.FindCoordinatorResponse | fc.Coordinator, code: Code, text: str | None, node_id: int, at: tuple[str, int]
+    answer: fc.FindCoordinatorResponse | fc.Coordinator, code: Code, text: str | None, node_id: int, at: tuple[str, int]
 ) -> None:
-    found.error_code, found.error_message, found.node_id = code, text, node_id
-    found.host, found.port = at
+    answer.error_code, answer.error_message, answer.node_id = code, text, node_id
+    answer.host, answer.port = at
 
 
-def _point(call: Call, group_id: str, found: fc.FindCoordinatorResponse | fc.Coordinator) -> None:
+def _point(call: Call, group_id: str, answer: fc.FindCoordinatorResponse | fc.Coordinator) -> None:
     """Puts the owner's broker in the place of the one that the broker named."""
-    if found.error_code == Code.GROUP_AUTHORIZATION_FAILED:
+    if answer.error_code == Code.GROUP_AUTHORIZATION_FAILED:
         return
-    if found.error_code != Code.NONE:
-        found.error_message = None
+    if answer.error_code != Code.NONE:
+        answer.error_message = None
     node_id = call.owner_of(group_id)
     address = call.view.brokers.get(node_id)
     if address is None:
-        _place(found, Code.COORDINATOR_NOT_AVAILABLE, "The group's owner is not known yet.", -1, ("", -1))
+        _place(answer, Code.COORDINATOR_NOT_AVAILABLE, "The group's owner is not known yet.", -1, ("", -1))
     else:
-        _place(found, Code.NONE, found.error_message, node_id, address)
+        _place(answer, Code.NONE, answer.error_message, node_id, address)

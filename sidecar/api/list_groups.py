@@ -2,8 +2,8 @@
 
 v1: the answer adds the throttle time.
 v3: it is flexible.
-v4: the client may choose by state, and the answer tells it (KIP-518).
-v5: the client may choose by type, and the answer tells it (KIP-848).
+v4: the client may choose by state, and the response has it (KIP-518).
+v5: the client may choose by type, and the response has it (KIP-848).
 
 The answer has the broker's groups, without the owners' group and without groups that have records in the state topic.
 It also has the managed groups that are owned here: all of them if the client may DESCRIBE the cluster, else those that
@@ -33,39 +33,39 @@ def list_groups(call: Call) -> Handler:
     res.groups = [g for g in res.groups if not call.scope.own.is_group(g.group_id)]
     if not call.scope.managing:
         return res.encode(call.version)
-    here: ListReply = yield from coordinate(ListGroups())
-    if here.code != Code.NONE:
-        return _failed(call, here.code)
-    mine = yield from slices.chosen(here.groups, lambda g: call.scope.managed(g.group_id))
-    hidden = yield from access.hidden_groups(call, [g.group_id for g in mine])
+    reply: ListReply = yield from coordinate(ListGroups())
+    if reply.code != Code.NONE:
+        return _failed(call, reply.code)
+    listed = yield from slices.chosen(reply.groups, lambda g: call.scope.managed(g.group_id))
+    hidden = yield from access.hidden_groups(call, [g.group_id for g in listed])
     if hidden and (yield from access.sees_all_groups(call)):
         hidden = set()
-    mine = sorted((g for g in mine if g.group_id not in hidden), key=lambda g: g.group_id)
-    twice = yield from _known(call, res.groups, mine)
-    if isinstance(twice, Code):
-        return _failed(call, twice)
-    res.groups = [g for g in res.groups if g.group_id not in twice]
+    listed = sorted((g for g in listed if g.group_id not in hidden), key=lambda g: g.group_id)
+    duplicates = yield from _known(call, res.groups, listed)
+    if isinstance(duplicates, Code):
+        return _failed(call, duplicates)
+    res.groups = [g for g in res.groups if g.group_id not in duplicates]
     states, types = _filter(req.states_filter), _filter(req.types_filter)
     res.groups += [
         lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
-        for g in mine
+        for g in listed
         if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     ]
     return (yield from slices.encoded(res, call.version))
 
 
 def _known(
-    call: Call, theirs: Iterable[lg.ListedGroup], mine: Iterable[Listed]
+    call: Call, at_broker: Iterable[lg.ListedGroup], listed: Iterable[Listed]
 ) -> Generator[Want, Any, set[str] | Code]:
     """Returns the broker's groups that sidecars list, here or beside another broker; or the error if that is not
     known."""
-    here = {g.group_id for g in mine}
-    managed = {g.group_id for g in theirs if call.scope.managed(g.group_id)}
-    ask = tuple(sorted(managed - here))
+    listed_ids = {g.group_id for g in listed}
+    managed = {g.group_id for g in at_broker if call.scope.managed(g.group_id)}
+    ask = tuple(sorted(managed - listed_ids))
     if not ask:
         return managed
     known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=ask))
-    return known.code if known.code != Code.NONE else (managed & here) | known.groups
+    return known.code if known.code != Code.NONE else (managed & listed_ids) | known.groups
 
 
 def _failed(call: Call, code: Code) -> bytes:

@@ -1,4 +1,4 @@
-"""Metadata (api 3) with ids of topics, for brokers that tell ids but take none: Kafka 2.8 and 3.0.
+"""Metadata (api 3) with ids of topics, for brokers that return ids but take none: Kafka 2.8 and 3.0.
 
 v10: topics have ids, in answers.
 v12: topics may be asked for by id (KIP-516); as long as none is, the bytes are those of v11.
@@ -36,14 +36,14 @@ def metadata(call: Call) -> Handler:
 
 
 def _by_id(call: Call, wanted: list[bytes], operations: bool) -> Generator[Want, Any, bytes]:
-    """Answers from a list of all topics: the broker tells those that this client may describe."""
+    """Answers from a list of all topics: the broker returns those that this client may describe."""
     everything = md.MetadataRequest(None, False, include_topic_authorized_operations=operations).encode(OLDER)
     frame = yield from ask(call, Api.METADATA, OLDER, everything, flexible=True)
     res = yield from slices.response(md.MetadataResponse, OLDER, frame, response_body(frame, True))
     ids = frozenset(wanted)
     res.topics = yield from slices.chosen(res.topics, lambda t: t.topic_id in ids)
-    there = {t.topic_id for t in res.topics}
+    known = {t.topic_id for t in res.topics}
     for t in res.topics:
         t.is_internal = t.is_internal or t.name == call.scope.own.topic
-    res.topics += [md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, i) for i in wanted if i not in there]
+    res.topics += [md.MetadataResponseTopic(Code.UNKNOWN_TOPIC_ID, None, i) for i in wanted if i not in known]
     return (yield from slices.encoded(res, call.version))

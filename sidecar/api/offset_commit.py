@@ -66,7 +66,7 @@ def offset_commit(call: Call) -> Handler:
     elsewhere = call.version < COORDINATED and not call.scope.own.is_group(req.group_id)
     if elsewhere or not call.scope.managed(req.group_id):
         return FORWARD
-    req.topics = [t for t in req.topics if t.partitions]  # of the others a broker says nothing
+    req.topics = [t for t in req.topics if t.partitions]  # a broker leaves the others out
     named = yield from slices.made(req.topics, _places)
     places = tuple(chain.from_iterable(named))
     event = CommitCheck(
@@ -80,7 +80,7 @@ def offset_commit(call: Call) -> Handler:
         connection=call.client.number,
     )
     check = yield from _check(call, event)
-    asked = _in_doubt(call, req.group_id, check.code)
+    rights_checked = _in_doubt(call, req.group_id, check.code)
     hidden = yield from _refused_topics(call, req, check)
     while check.code == Code.NONE and not call.client.left:
         version = _broker_version(call)
@@ -101,7 +101,8 @@ def offset_commit(call: Call) -> Handler:
             return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.identity, code)
         event.again = True
-        if not asked and check.code == Code.NONE:  # another broker, which sees the sidecar's principal, may be due
+        # Another broker, which sees the sidecar's principal, may be due.
+        if not rights_checked and check.code == Code.NONE:
             hidden = yield from _refused_topics(call, req, check)
     yield from _not_sent(check)
     code = check.code or Code.COORDINATOR_NOT_AVAILABLE
@@ -120,10 +121,10 @@ def txn_offset_commit(call: Call) -> Handler:
     req.topics = [t for t in req.topics if t.partitions]
     named = yield from slices.made(req.topics, _txn_places)
     places = tuple(chain.from_iterable(named))
-    who = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
-    event = CommitCheck(*who, call.version, True, places, connection=call.client.number)
+    identity = (req.group_id, req.member_id, req.generation_id_or_member_epoch, req.group_instance_id)
+    event = CommitCheck(*identity, call.version, True, places, connection=call.client.number)
     check = yield from _check(call, event)
-    asked = _in_doubt(call, req.group_id, check.code)
+    rights_checked = _in_doubt(call, req.group_id, check.code)
     hidden = yield from _txn_refused_topics(call, req, check)
     req.topics = _others(req.topics, hidden)
     nothing = bool(hidden) and not req.topics
@@ -144,7 +145,7 @@ def txn_offset_commit(call: Call) -> Handler:
             return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.identity, code)
         event.again = True
-        if not asked and check.code == Code.NONE:
+        if not rights_checked and check.code == Code.NONE:
             hidden = yield from _txn_refused_topics(call, req, check)
             req.topics = _others(req.topics, hidden)
             nothing = bool(hidden) and not req.topics
@@ -297,13 +298,13 @@ def _refused_topics(
     shown = yield from slices.encoded(replace(req, topics=probe), version)
     body = yield from store_at(call, call.scope.node_id, version, shown)
     res = yield from slices.response(oc.OffsetCommitResponse, version, body)
-    told = {
+    codes = {
         (t.name, t.topic_id): p.error_code
         for t in res.topics
         for p in t.partitions
         if p.error_code in AUTHORIZER_ERRORS
     }
-    refused = ((t, told[t.name, t.topic_id]) for t in req.topics if (t.name, t.topic_id) in told)
+    refused = ((t, codes[t.name, t.topic_id]) for t in req.topics if (t.name, t.topic_id) in codes)
     return {(t.name, t.topic_id, p.partition_index): code for t, code in refused for p in t.partitions}
 
 
@@ -320,14 +321,14 @@ def _txn_refused_topics(
     shown = yield from slices.encoded(replace(req, topics=probe), call.version)
     body = yield from store_at(call, call.scope.node_id, call.version, shown)
     res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
-    told = {
+    codes = {
         (t.name, t.topic_id): p.error_code
         for t in res.topics
         for p in t.partitions
         if p.error_code in AUTHORIZER_ERRORS
     }
-    refused = (t for t in req.topics if (t.name, t.topic_id) in told)
-    return (yield from slices.made(refused, lambda t: _txn_failed(t, told[t.name, t.topic_id])))
+    refused = (t for t in req.topics if (t.name, t.topic_id) in codes)
+    return (yield from slices.made(refused, lambda t: _txn_failed(t, codes[t.name, t.topic_id])))
 
 
 def _owe_nothing_sent(check: CheckReply) -> Generator[Want, Any, None]:

@@ -7,7 +7,7 @@ members that are no consumers keeps all of them (docs/reference/behaviour.md, ro
 
 The client needs READ of each topic. The broker that deletes sees the client's principal only on the client's own
 connection. If it is another broker, and for topics that are not sent on, the client's own broker is asked beforehand.
-It also tells which partitions exist: as at a broker, any other one is UNKNOWN_TOPIC_OR_PARTITION.
+Its answer also shows which partitions exist: as at a broker, any other one is UNKNOWN_TOPIC_OR_PARTITION.
 
 The broker must judge by the same topics: before the request goes on, the coordinator's placeholder there shows it the
 group's subscription, which it otherwise keeps back (docs/design/decisions.md, Placeholder members).
@@ -35,14 +35,14 @@ def offset_delete(call: Call) -> Handler:
     group: DeletionCheckReply = yield from coordinate(DeletionCheck(req.group_id))
     if group.code != Code.NONE:
         return od.OffsetDeleteResponse(error_code=group.code).encode(call.version)
-    if group.kind == SHARE:  # it has no offsets, as a broker says
+    if group.kind == SHARE:  # it has no offsets, as at a broker
         return od.OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND).encode(call.version)
     if group.opaque:
         return od.OffsetDeleteResponse(error_code=Code.NON_EMPTY_GROUP).encode(call.version)
     elsewhere = call.view.authorizer and call.keeper_of(req.group_id) != call.scope.node_id
     doubtful = [t.name for t in req.topics if elsewhere or group.subscribed_all or t.name in group.subscribed]
-    there = yield from access.readable_topics(call, doubtful)
-    unreadable = set(doubtful) - there.keys()
+    readable = yield from access.readable_topics(call, doubtful)
+    unreadable = set(doubtful) - readable.keys()
     kept = [t for t in req.topics if t.name in unreadable or group.subscribed_all or t.name in group.subscribed]
     names = {t.name for t in kept}
     req.topics = [t for t in req.topics if t.name not in names]
@@ -55,22 +55,22 @@ def offset_delete(call: Call) -> Handler:
         res = yield from slices.response(od.OffsetDeleteResponse, call.version, body)
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
             # The broker has no offset of it, but the group is there: nothing to delete is no error.
-            found = yield from access.readable_topics(call, (t.name for t in req.topics))
-            res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE, found))
+            remaining = yield from access.readable_topics(call, (t.name for t in req.topics))
+            res = od.OffsetDeleteResponse(topics=_answers(req.topics, Code.NONE, remaining))
     if res.error_code == Code.NONE:
-        res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC, there)
+        res.topics += _answers(kept, Code.GROUP_SUBSCRIBED_TO_TOPIC, readable)
     return (yield from slices.encoded(res, call.version))
 
 
 def _answers(
-    topics: Iterable[od.OffsetDeleteRequestTopic], code: Code, there: Mapping[str, Set[int]]
+    topics: Iterable[od.OffsetDeleteRequestTopic], code: Code, readable: Mapping[str, Set[int]]
 ) -> list[od.OffsetDeleteResponseTopic]:
     """Returns `code` for each partition, unless the principal may not read its topic or it does not exist."""
 
     def answer(topic: str, partition: int) -> od.OffsetDeleteResponsePartition:
-        if topic not in there:
+        if topic not in readable:
             return od.OffsetDeleteResponsePartition(partition, Code.TOPIC_AUTHORIZATION_FAILED)
-        known = partition in there[topic]
+        known = partition in readable[topic]
         return od.OffsetDeleteResponsePartition(partition, code if known else Code.UNKNOWN_TOPIC_OR_PARTITION)
 
     return [

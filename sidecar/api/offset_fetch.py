@@ -1,4 +1,4 @@
-"""OffsetFetch (api 9): the member is checked here, the broker tells the offsets.
+"""OffsetFetch (api 9): the member is checked here, the broker returns the offsets.
 
 v0: the offsets are in ZooKeeper, of which coordinators know nothing. A broker without ZooKeeper refuses it.
 v1: they are the coordinator's.
@@ -42,8 +42,8 @@ def offset_fetch(call: Call) -> Handler:
     req = yield from slices.request(call, of.OffsetFetchRequest)
     if call.version < COORDINATED and not call.scope.own.is_group(req.group_id):
         return FORWARD
-    asked = yield from _checks(req, call.version)
-    managed = yield from slices.chosen(asked, lambda c: call.scope.managed(c.group_id))
+    checks = yield from _checks(req, call.version)
+    managed = yield from slices.chosen(checks, lambda c: call.scope.managed(c.group_id))
     if not managed:
         return FORWARD
     errors: dict[str, Code] = {}
@@ -56,7 +56,7 @@ def offset_fetch(call: Call) -> Handler:
             code = check.code
         if code != Code.NONE:
             errors[event.group_id] = code
-    left = [c.group_id for c in asked if c.group_id not in errors]
+    left = [c.group_id for c in checks if c.group_id not in errors]
     failed = _failed(req, call.version, errors)
     if not left:
         return (yield from slices.encoded(failed, call.version))
@@ -83,7 +83,7 @@ def offset_fetch(call: Call) -> Handler:
         if elsewhere:
             yield from _hide(call, node_id, part, groups)
         res.groups += groups
-    names = (c.group_id for c in asked)
+    names = (c.group_id for c in checks)
     res.groups = yield from slices.as_asked(names, res.groups + failed.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
@@ -115,9 +115,9 @@ def _hide(
     names = yield from access.names_of(call, node_id, (t.topic_id for t in topics if not t.name))
     called = {id(t): t.name or names.get(t.topic_id, "") for t in topics}
     hidden = yield from access.hidden_topics(call, (name for name in called.values() if name))
-    asked_all = {g.group_id for g in req.groups if g.topics is None}
+    in_full = {g.group_id for g in req.groups if g.topics is None}
     for g in groups:
-        if g.group_id in asked_all:
+        if g.group_id in in_full:
             g.topics = [t for t in g.topics if called[id(t)] and called[id(t)] not in hidden]
             continue
         for t in g.topics:
@@ -175,10 +175,10 @@ def _strip(call: Call, req: of.OffsetFetchRequest, left: list[str]) -> Generator
 
 def _topics_once(topics: Iterable[Topic], key: Callable[[Topic], Hashable]) -> Generator[Want, Any, list[Topic]]:
     """Returns the same topics and partitions, each once."""
-    found: dict[Hashable, Topic] = {}
+    once: dict[Hashable, Topic] = {}
 
     def add(t: Topic) -> None:
-        first = found.setdefault(key(t), t)
+        first = once.setdefault(key(t), t)
         if first is not t:
             first.partition_indexes += t.partition_indexes
 
@@ -186,8 +186,8 @@ def _topics_once(topics: Iterable[Topic], key: Callable[[Topic], Hashable]) -> G
         t.partition_indexes = list(dict.fromkeys(t.partition_indexes))
 
     yield from slices.each(topics, add)
-    yield from slices.each(found.values(), tidy)
-    return list(found.values())
+    yield from slices.each(once.values(), tidy)
+    return list(once.values())
 
 
 def _failed(req: of.OffsetFetchRequest, version: int, errors: dict[str, Code]) -> of.OffsetFetchResponse:

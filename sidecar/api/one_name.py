@@ -39,7 +39,7 @@ FREE_MS, NEVER_MS = 100, -1_000_000
 """Time for which a name counts as free, and a time that is long over. A group of another kind that begins at the broker
 meanwhile races with this one; until the new group is in the log takes about as long."""
 OTHER_KINDS_SINCE = 6
-"""First version of DescribeGroups that tells other kinds apart. Older brokers have classic groups only, or show
+"""First version of DescribeGroups that distinguishes other kinds. Older brokers have classic groups only, or show
 consumer groups as "Dead"."""
 
 
@@ -61,12 +61,12 @@ def join_refused_by_managed_group(
         return refused
     if (yield from access.hidden_topics(call, topics)):
         return Code.TOPIC_AUTHORIZATION_FAILED
-    standing: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
-    if standing.code != Code.NONE:
-        return Code(standing.code)
-    if standing.kind == kind:
+    check: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
+    if check.code != Code.NONE:
+        return Code(check.code)
+    if check.kind == kind:
         return Code.COORDINATOR_NOT_AVAILABLE
-    if kind == STREAMS and standing.kind == CLASSIC and not standing.members:  # it gives its name to no other kind
+    if kind == STREAMS and check.kind == CLASSIC and not check.members:  # it gives its name to no other kind
         deleted: Answer = yield from coordinate(DeleteGroup(group_id))
         if deleted.code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
             return Code.NONE
@@ -75,9 +75,9 @@ def join_refused_by_managed_group(
 
 # ---- a group of the broker, for all that is known here ------------------------------------------------------------
 def left_to_the_broker(call: Call, group_id: str) -> Generator[Want, Any, Code]:
-    """Checks before a join that the group is the broker's: it may have been adopted while this sidecar heard nothing,
-    and a second coordinator would begin it anew. After NONE, `call.scope.managed` is up to date. Any other code refuses
-    the join; a client without READ of the group gets that error first, as from the broker."""
+    """Checks before a join that the group is the broker's: this sidecar may have missed its adoption, and a second
+    coordinator would begin it anew. After NONE, `call.scope.managed` is up to date. Any other code refuses the join; a
+    client without READ of the group gets that error first, as from the broker."""
     answer: Answer = yield from coordinate(CheckGroupIsBrokers("", name=group_id))
     if answer.code == Code.NONE:
         return Code.NONE
@@ -91,12 +91,12 @@ def name_taken_at_broker(call: Call, group_id: str, came_ms: int) -> Generator[W
     cannot tell now. It is asked for groups that no sidecar knows yet. The members of a new group come together: an
     answer from after `came_ms`, when this request came, or from just before, counts for this one, too."""
     free = call.scope.learnt.free
-    asked = yield from _asked(call, group_id, came_ms, free)
-    if asked is None:
+    answer = yield from _asked(call, group_id, came_ms, free)
+    if answer is None:
         return Code.NONE
-    if not _of_another_kind(asked.description):
-        return _free(asked, asked.description.error_code, free, group_id)
-    consumer = yield from _described(call, asked.keeper, group_id, AS_CONSUMER)
+    if not _of_another_kind(answer.description):
+        return _free(answer, answer.description.error_code, free, group_id)
+    consumer = yield from _described(call, answer.keeper, group_id, AS_CONSUMER)
     if consumer.error_code == Code.GROUP_ID_NOT_FOUND:
         return Code.GROUP_ID_NOT_FOUND
     return Code(consumer.error_code) if consumer.error_code in NOT_NOW else Code.NONE
@@ -108,17 +108,17 @@ def taken_from_share(call: Call, group_id: str, came_ms: int) -> Generator[Want,
     if (yield from _waits(call, group_id, SHARE)):
         return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_share
-    asked = yield from _asked(call, group_id, came_ms, free)
-    if asked is None:
+    answer = yield from _asked(call, group_id, came_ms, free)
+    if answer is None:
         return Code.NONE
-    found = asked.description
-    taken, code = found.error_code == Code.NONE and found.group_state != DEAD, found.error_code
-    if _of_another_kind(found):
-        share = yield from _described(call, asked.keeper, group_id, AS_SHARE)
+    description = answer.description
+    taken, code = description.error_code == Code.NONE and description.group_state != DEAD, description.error_code
+    if _of_another_kind(description):
+        share = yield from _described(call, answer.keeper, group_id, AS_SHARE)
         taken, code = share.error_code == Code.GROUP_ID_NOT_FOUND, share.error_code
     if taken:
         return Code.GROUP_ID_NOT_FOUND
-    return _free(asked, code, free, group_id)
+    return _free(answer, code, free, group_id)
 
 
 def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Want, Any, Code]:
@@ -129,25 +129,25 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     if (yield from _waits(call, group_id, STREAMS)):
         return Code.COORDINATOR_NOT_AVAILABLE
     free = call.scope.learnt.free_to_streams
-    asked = yield from _asked(call, group_id, came_ms, free)
-    if asked is None:
+    answer = yield from _asked(call, group_id, came_ms, free)
+    if answer is None:
         return Code.NONE
-    found = asked.description
-    if any(m.group_instance_id != CLIENT_ID for m in found.members):  # others than our placeholder
+    description = answer.description
+    if any(m.group_instance_id != CLIENT_ID for m in description.members):  # others than our placeholder
         return Code.GROUP_ID_NOT_FOUND
-    if _of_another_kind(found):
+    if _of_another_kind(description):
         if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND
-        streams = yield from _described(call, asked.keeper, group_id, AS_STREAMS)
+        streams = yield from _described(call, answer.keeper, group_id, AS_STREAMS)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
             return Code.GROUP_ID_NOT_FOUND
         if streams.error_code != Code.NONE:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
         if streams.members:
-            standing: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
-            taken_in = standing.code == Code.NONE and standing.kind == STREAMS and standing.members
-            return Code.NONE if taken_in else Code.COORDINATOR_LOAD_IN_PROGRESS
-    return _free(asked, found.error_code, free, group_id)
+            check: DeletionCheckReply = yield from coordinate(DeletionCheck(group_id))
+            adopted = check.code == Code.NONE and check.kind == STREAMS and check.members
+            return Code.NONE if adopted else Code.COORDINATOR_LOAD_IN_PROGRESS
+    return _free(answer, description.error_code, free, group_id)
 
 
 def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
@@ -172,12 +172,12 @@ class _Asked:
     at_ms: int
 
 
-def _free(asked: _Asked, code: int, free: dict[str, int], group_id: str) -> Code:
+def _free(answer: _Asked, code: int, free: dict[str, int], group_id: str) -> Code:
     """Returns NONE and notes the name as free, unless the broker could not tell now: then its error."""
     if code in NOT_NOW:
         return Code(code)
-    if code != Code.GROUP_AUTHORIZATION_FAILED:  # that says nothing about the name
-        free[group_id] = asked.at_ms
+    if code != Code.GROUP_AUTHORIZATION_FAILED:  # which is no information about the name
+        free[group_id] = answer.at_ms
     return Code.NONE
 
 
@@ -193,8 +193,8 @@ def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> 
     if known.code != Code.NONE or group_id in known.groups:
         return None
     keeper, at_ms = call.keeper_of(group_id), call.now_ms
-    found = yield from _described(call, keeper, group_id, AS_CLASSIC)
-    return _Asked(found, keeper, at_ms)
+    description = yield from _described(call, keeper, group_id, AS_CLASSIC)
+    return _Asked(description, keeper, at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ def guards_owners_group(
                 return r.resource_type == cf.GROUP and own.is_group(r.resource_name)
 
             req = yield from slices.request(call, request)
-            mine = yield from slices.chosen(req.resources, is_own)
-            if not mine:
+            denied = yield from slices.chosen(req.resources, is_own)
+            if not denied:
                 return (yield from handler(call))
             res = response()
             if left := (yield from slices.chosen(req.resources, lambda r: not is_own(r))):
@@ -42,8 +42,8 @@ def guards_owners_group(
                 if isinstance(body, Forward):
                     body = yield from upstream(call)
                 res = yield from slices.response(response, call.version, body)
-            told: list[Any] = getattr(res, results)
-            told += [refused(Code.GROUP_AUTHORIZATION_FAILED, None, cf.GROUP, own.group) for _ in mine]
+            answers: list[Any] = getattr(res, results)
+            answers += [refused(Code.GROUP_AUTHORIZATION_FAILED, None, cf.GROUP, own.group) for _ in denied]
             return (yield from slices.encoded(res, call.version))
 
         return guarded

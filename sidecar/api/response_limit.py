@@ -2,7 +2,7 @@
 description as often, as at a broker: so a description is made once, and an answer has a limit in bytes.
 
 The groups beyond the limit are answered COORDINATOR_LOAD_IN_PROGRESS: clients then ask for these again, without those
-that they have got. The first group of an answer is always told, however large, so every round brings some.
+that they have got. The first group of a response is always in it, however large, so every round brings some.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class ResponseLimit(Generic[G]):
 
     def take(self, group_id: str) -> G | None:
         """Returns the description once more; None: it does not fit."""
-        found = None if self.full else self._described.get(group_id)
-        if found is None:
+        described = None if self.full else self._described.get(group_id)
+        if described is None:
             return None
-        group, size = found
+        group, size = described
         self._left -= size
         if self._left < 0 and not self._empty:
             self.full = True

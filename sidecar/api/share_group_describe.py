@@ -22,12 +22,12 @@ from sidecar.wire.generated import share_group_describe as sd
 
 def share_group_describe(call: Call) -> Handler:
     req = yield from slices.request(call, sd.ShareGroupDescribeRequest)
-    asked = req.group_ids
-    local = yield from slices.chosen(asked, call.scope.keeps_from_broker)
+    group_ids = req.group_ids
+    local = yield from slices.chosen(group_ids, call.scope.keeps_from_broker)
     if not local:
         return FORWARD
     ours = set(local)
-    theirs = [g for g in asked if g not in ours]
+    theirs = [g for g in group_ids if g not in ours]
     res = sd.ShareGroupDescribeResponse()
     if theirs:
         req.group_ids = theirs
@@ -41,25 +41,25 @@ def share_group_describe(call: Call) -> Handler:
         lambda group: sd.ShareGroupDescribeResponse(groups=[group]),
         _refused,
     )
-    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
+    res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 
 def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
-    told: ShareDescribeReply = yield from coordinate(DescribeShareGroup(group_id))
-    if told.code != Code.NONE:
+    reply: ShareDescribeReply = yield from coordinate(DescribeShareGroup(group_id))
+    if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
-    topics = {name for m in told.members for name in (*m.topic_names, *(n for _, n, _ in m.assignment))}
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+    topics = {name for m in reply.members for name in (*m.topic_names, *(n for _, n, _ in m.assignment))}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
     return sd.DescribedGroup(
         group_id=group_id,
-        group_state=told.state,
-        group_epoch=told.epoch,
-        assignment_epoch=told.assignment_epoch,
-        assignor_name=told.assignor,
-        members=(yield from slices.made(told.members, _member)),
+        group_state=reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.assignment_epoch,
+        assignor_name=reply.assignor,
+        members=(yield from slices.made(reply.members, _member)),
     )
 
 

@@ -106,5 +106,5 @@ def _not_a_share_group(group_id: str) -> bytes:
 
 def _error(code: Code, message: str | None = None, text: bool = True) -> bytes:
     """Returns an error response. `text`: it has Kafka's default message if there is no `message`."""
-    told = message or (TEXT.get(code) if text else None)
-    return sh.ShareGroupHeartbeatResponse(error_code=code, error_message=told).encode(STABLE_SINCE)
+    error_message = message or (TEXT.get(code) if text else None)
+    return sh.ShareGroupHeartbeatResponse(error_code=code, error_message=error_message).encode(STABLE_SINCE)

@@ -1,14 +1,14 @@
 """Offsets of share groups: DescribeShareGroupOffsets (api 90), AlterShareGroupOffsets (api 91) and
 DeleteShareGroupOffsets (api 92).
 
-v0: KIP-932. v1 of DescribeShareGroupOffsets: the answer tells the lag (KIP-1226).
+v0: KIP-932. v1 of DescribeShareGroupOffsets: the response has the lag (KIP-1226).
 
 The broker that coordinates its own group of that name keeps the share state, and does what is asked. It refuses to
 alter state under a group that has members. So the members here are looked at first, and then the placeholder leaves
 that group. A member that joins meanwhile brings another placeholder, and the broker refuses.
 
-Rights are those of the client: its own broker is asked where another one does it. Share state may take a broker long to
-tell or to alter while the share coordinator is away, so such a request to another broker has a connection to itself.
+Rights are those of the client: its own broker is asked where another one does it. A broker may take long to return
+or alter share state while the share coordinator is away, so such a request to another broker has its own connection.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Named = TypeVar("Named", al.AlterShareGroupOffsetsRequestTopic, dl.DeleteShareGr
 
 # ---- describing ---------------------------------------------------------------------------------------------------
 def describe_share_group_offsets(call: Call) -> Handler:
-    """Describes offsets. Any broker tells those of named partitions; only the group's coordinator tells those of a
+    """Describes offsets. Any broker knows those of named partitions; only the group's coordinator knows those of a
     whole group."""
     req = yield from slices.request(call, ds.DescribeShareGroupOffsetsRequest)
     elsewhere = [g.group_id for g in req.groups if _not_here(call, g)]
     if not elsewhere:
         return FORWARD
     res = ds.DescribeShareGroupOffsetsResponse()
-    here = [g for g in req.groups if not _not_here(call, g)]
-    if here:
-        mine = ds.DescribeShareGroupOffsetsRequest(here)
-        body = yield from upstream(call, (yield from slices.encoded(mine, call.version)))
+    groups = [g for g in req.groups if not _not_here(call, g)]
+    if groups:
+        local = ds.DescribeShareGroupOffsetsRequest(groups)
+        body = yield from upstream(call, (yield from slices.encoded(local, call.version)))
         res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     hidden = yield from access.hidden_groups(call, elsewhere)
     for group_id in elsewhere:
@@ -68,8 +68,8 @@ def _kept_elsewhere(call: Call, group_id: str) -> bool:
 
 
 def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareGroupOffsetsResponseGroup]:
-    asked = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
-    body = yield from store_at(call, call.keeper_of(group_id), call.version, asked.encode(call.version), slow=True)
+    req = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    body = yield from store_at(call, call.keeper_of(group_id), call.version, req.encode(call.version), slow=True)
     res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     group = slices.only(res.groups)
     hidden = yield from access.hidden_topics(call, (t.topic_name for t in group.topics))
@@ -80,14 +80,14 @@ def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareG
 # ---- altering and deleting ----------------------------------------------------------------------------------------
 def alter_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, al.AlterShareGroupOffsetsRequest)
-    may, response = access.refused_read, al.AlterShareGroupOffsetsResponse
-    return (yield from _administer(call, req, Operation.ALTER, may, response, _not_altered))
+    right, response = access.refused_read, al.AlterShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.ALTER, right, response, _not_altered))
 
 
 def delete_share_group_offsets(call: Call) -> Handler:
     req = yield from slices.request(call, dl.DeleteShareGroupOffsetsRequest)
-    may, response = access.refused_delete, dl.DeleteShareGroupOffsetsResponse
-    return (yield from _administer(call, req, Operation.DELETE, may, response, _not_deleted))
+    right, response = access.refused_delete, dl.DeleteShareGroupOffsetsResponse
+    return (yield from _administer(call, req, Operation.DELETE, right, response, _not_deleted))
 
 
 def _administer(
@@ -136,15 +136,15 @@ def _readable(
     itself."""
     if not _kept_elsewhere(call, group_id) or not call.view.authorizer:
         return [], list(topics)
-    may = yield from access.readable_topics(call, (t.topic_name for t in topics))
-    return [t for t in topics if t.topic_name not in may], [t for t in topics if t.topic_name in may]
+    readable = yield from access.readable_topics(call, (t.topic_name for t in topics))
+    return [t for t in topics if t.topic_name not in readable], [t for t in topics if t.topic_name in readable]
 
 
 def administrable(call: Call, group_id: str, operation: Operation) -> Generator[Want, Any, tuple[Code, str | None]]:
     """Returns the error, or NONE when the group has no members and no placeholder member at the broker any more."""
-    told: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
-    if told.code != Code.NONE or not told.placeholder:
-        return told.code, told.message
+    reply: ShareAdminReply = yield from coordinate(ShareAdmin(group_id, operation))
+    if reply.code != Code.NONE or not reply.placeholder:
+        return reply.code, reply.message
     opened: Answer = yield from coordinate(OpenShareState(group_id))
     return opened.code, opened.message
 

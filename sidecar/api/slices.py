@@ -17,7 +17,8 @@ SLICE = 4_096
 """Elements that are read or written before the loop turns."""
 CHECKED = 1_024
 """Elements of slower work before the loop turns: names that are compared with the patterns of groups."""
-TALKED = 64
+COORDINATOR_REQUESTS = 64
+"""Requests to the coordinator before the loop turns."""
 STRIDE = 256
 """Elements between two looks at their number, as in the generated codec."""
 
@@ -119,45 +120,45 @@ def pause(call: Call) -> Generator[Want, Any, None]:
 
 
 def turns(count: int) -> Generator[Want, Any, None]:
-    """Pauses after each `TALKED` questions to the coordinator."""
-    if count % TALKED == TALKED - 1:
+    """Pauses after each `COORDINATOR_REQUESTS` requests to the coordinator."""
+    if count % COORDINATOR_REQUESTS == COORDINATOR_REQUESTS - 1:
         yield PAUSE
 
 
 def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
     """Returns each of the items once, in order."""
-    found = list(dict.fromkeys(items))
-    if len(found) > CHECKED:
+    once = list(dict.fromkeys(items))
+    if len(once) > CHECKED:
         yield PAUSE
-    found.sort()
-    if len(found) > CHECKED:
+    once.sort()
+    if len(once) > CHECKED:
         yield PAUSE
-    return found
+    return once
 
 
-def as_asked(asked: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
+def as_asked(names: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
     """Returns the answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's
     and some the coordinator's, and a client may count on the order."""
     waiting: dict[str, list[T]] = {}
     yield from each(reversed(answers), lambda a: waiting.setdefault(name(a), []).append(a))
-    found: list[T] = []
+    ordered: list[T] = []
 
-    def take(asked_for: str) -> None:
-        if left := waiting.get(asked_for):
-            found.append(left.pop())
+    def take(key: str) -> None:
+        if left := waiting.get(key):
+            ordered.append(left.pop())
 
-    yield from each(asked, take)
-    return found
+    yield from each(names, take)
+    return ordered
 
 
 def made(items: Iterable[T], make: Callable[[T], Made]) -> Generator[Want, Any, list[Made]]:
     """Returns the results of `make` for each item."""
-    found: list[Made] = []
+    results: list[Made] = []
     for i, part in enumerate(_parts(items)):
         if i:
             yield PAUSE
-        found += map(make, part)
-    return found
+        results += map(make, part)
+    return results
 
 
 def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any, None]:
@@ -171,9 +172,9 @@ def each(items: Iterable[T], act: Callable[[T], object]) -> Generator[Want, Any,
 
 def chosen(items: Iterable[T], test: Callable[[T], Any]) -> Generator[Want, Any, list[T]]:
     """Returns the items that pass the test."""
-    found: list[T] = []
+    passed: list[T] = []
     for i, part in enumerate(_parts(items)):
         if i:
             yield PAUSE
-        found += [x for x in part if test(x)]
-    return found
+        passed += [x for x in part if test(x)]
+    return passed

@@ -1,7 +1,7 @@
 """StreamsGroupDescribe (api 89, KIP-1071): a streams group as its members and operators see it.
 
 v0: KIP-1071.
-v1: the client may ask for the description of the topology (KIP-1331), and the answer tells the assignor (KIP-1357).
+v1: the client may ask for the description of the topology (KIP-1331), and the response has the assignor (KIP-1357).
 
 A client without DESCRIBE of one of its topics gets no description of the group. A sidecar that coordinates streams
 groups serves this API even if the broker does not have it; groups that are the broker's are then no streams groups.
@@ -29,19 +29,19 @@ NOT_STORED = 1
 
 def streams_group_describe(call: Call) -> Handler:
     req = yield from slices.request(call, sd.StreamsGroupDescribeRequest)
-    asked = req.group_ids
-    local = yield from slices.chosen(asked, call.scope.keeps_streams)
+    group_ids = req.group_ids
+    local = yield from slices.chosen(group_ids, call.scope.keeps_streams)
     ours = set(local)
-    theirs = [g for g in asked if g not in ours]
+    theirs = [g for g in group_ids if g not in ours]
     versions = call.client.broker_versions
     highest = call.version if versions is None else min(call.version, versions.get(call.api_key, (0, -1))[1])
     if not local and highest == call.version:
         return FORWARD
     res = sd.StreamsGroupDescribeResponse()
     if theirs and highest >= 0:
-        asked_there = sd.StreamsGroupDescribeRequest(theirs, req.include_authorized_operations)
-        asked_there.include_topology_description = req.include_topology_description and highest == call.version
-        sent = yield from slices.encoded(asked_there, highest)
+        forwarded = sd.StreamsGroupDescribeRequest(theirs, req.include_authorized_operations)
+        forwarded.include_topology_description = req.include_topology_description and highest == call.version
+        sent = yield from slices.encoded(forwarded, highest)
         body = yield from store_at(call, call.scope.node_id, highest, sent)
         res = yield from slices.response(sd.StreamsGroupDescribeResponse, highest, body)
     elif theirs:
@@ -54,27 +54,27 @@ def streams_group_describe(call: Call) -> Handler:
         lambda group: sd.StreamsGroupDescribeResponse(groups=[group]),
         _refused,
     )
-    res.groups = yield from slices.as_asked(asked, res.groups, lambda g: g.group_id)
+    res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
 
 def _describe(topology_status: int, call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGroup]:
-    told: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
-    if told.code != Code.NONE:
+    reply: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
+    if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        return _refused(group_id, told.code, told.message if told.code == Code.GROUP_ID_NOT_FOUND else None)
-    if told.topology is not None and (yield from access.hidden_topics(call, told.topology.all_topics())):
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+    if reply.topology is not None and (yield from access.hidden_topics(call, reply.topology.all_topics())):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
-    if len(told.members) > MANY:
+    if len(reply.members) > MANY:
         yield PAUSE
     return sd.DescribedGroup(
         group_id=group_id,
-        group_state=told.state,
-        group_epoch=told.epoch,
-        assignment_epoch=told.assignment_epoch,
-        topology=None if told.topology is None else _topology(told.topology),
-        members=(yield from slices.made(told.members, _member)),
-        assignor_name=told.assignor if call.version >= 1 else None,
+        group_state=reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.assignment_epoch,
+        topology=None if reply.topology is None else _topology(reply.topology),
+        members=(yield from slices.made(reply.members, _member)),
+        assignor_name=reply.assignor if call.version >= 1 else None,
         topology_description_status=topology_status,
     )
 

@@ -110,11 +110,11 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
     """Passes a heartbeat to the broker, which has the group. The broker may not know the group any more, or no streams
     groups at all, or fewer versions. GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and a join gets
     the broker's answer."""
-    theirs, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
-    highest = call.version if theirs is None else theirs.get(call.api_key, (0, -1))[1]
-    gone = unknown_member(event.member_id, event.group_id)
+    versions, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
+    highest = call.version if versions is None else versions.get(call.api_key, (0, -1))[1]
+    error = unknown_member(event.member_id, event.group_id)
     if highest < 0:
-        return _error(call, Code.UNSUPPORTED_VERSION) if joins else _error(call, gone.code, gone.message)
+        return _error(call, Code.UNSUPPORTED_VERSION) if joins else _error(call, error.code, error.message)
     may_be_gone = event.member_epoch > JOIN_EPOCH and call.scope.managing
     if highest >= call.version and not may_be_gone:
         return FORWARD
@@ -124,7 +124,7 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
         body, version = (yield from store_at(call, call.scope.node_id, highest, call.frame[call.pos :])), highest
     res = yield from slices.response(st.StreamsGroupHeartbeatResponse, version, body)
     if res.error_code == Code.GROUP_ID_NOT_FOUND and may_be_gone:
-        return _error(call, gone.code, gone.message)
+        return _error(call, error.code, error.message)
     if version == call.version:
         return body
     if res.error_code == Code.NONE and event.member_epoch >= JOIN_EPOCH:
@@ -149,12 +149,12 @@ def _new_topic(t: NewTopic) -> ct.CreatableTopic:
 
 def _created(topics: Iterable[NewTopic], answer: bytes | None) -> tuple[tuple[str, int, str | None], ...]:
     """Returns the result for each topic; REQUEST_TIMED_OUT if the broker did not mention it. Raises WireError."""
-    told: dict[str, tuple[int, str | None]] = {}
+    results: dict[str, tuple[int, str | None]] = {}
     if answer is not None:
         res = ct.CreateTopicsResponse.decode(CREATE_VERSION, answer, response_body(answer, False))
-        told = {t.name: (t.error_code, t.error_message) for t in res.topics}
+        results = {t.name: (t.error_code, t.error_message) for t in res.topics}
     unknown = (int(Code.REQUEST_TIMED_OUT), None)
-    return tuple((t.name, *told.get(t.name, unknown)) for t in topics)
+    return tuple((t.name, *results.get(t.name, unknown)) for t in topics)
 
 
 # ---- the request ----------------------------------------------------------------------------------------------------
@@ -243,12 +243,12 @@ def _task_ids(tasks: Partitions | None) -> list[st.ResponseTaskIds] | None:
     return None if tasks is None else [st.ResponseTaskIds(s, list(ps)) for s, ps in sorted(tasks.items())]
 
 
-def _endpoints(told: tuple[EndpointPartitions, ...] | None) -> list[st.EndpointToPartitions] | None:
-    if told is None:
+def _endpoints(endpoints: tuple[EndpointPartitions, ...] | None) -> list[st.EndpointToPartitions] | None:
+    if endpoints is None:
         return None
     return [
         st.EndpointToPartitions(st.ResponseEndpoint(host, port), _partitions(active), _partitions(standby))
-        for (host, port), active, standby in told
+        for (host, port), active, standby in endpoints
     ]
 
 

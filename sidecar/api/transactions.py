@@ -8,7 +8,7 @@ InitProducerId (api 22, KIP-98): v1 adds nothing to the request, v2 is flexible,
 AddPartitionsToTxn (api 24, KIP-98): v3 is flexible; v4 takes several transactions and is for brokers, which verify them
 for each other (KIP-890); v5 adds TRANSACTION_ABORTABLE.
 AddOffsetsToTxn (api 25, KIP-98): v3 is flexible, v4 adds TRANSACTION_ABORTABLE.
-EndTxn (api 26, KIP-98): v3 is flexible, v4 adds TRANSACTION_ABORTABLE, v5 tells the next epoch (KIP-890).
+EndTxn (api 26, KIP-98): v3 is flexible, v4 adds TRANSACTION_ABORTABLE, v5 has the next epoch (KIP-890).
 DescribeTransactions (api 65), ListTransactions (api 66): v0 is KIP-664; v1 of the latter filters by duration (KIP-994),
 v2 by pattern (KIP-1152).
 
@@ -109,8 +109,8 @@ def describe_transactions(call: Call) -> Handler:
         return FORWARD
     res = dt.DescribeTransactionsResponse()
     if others := (yield from slices.chosen(req.transactional_ids, lambda t: t not in own)):
-        asked = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
-        body = yield from upstream(call, asked)
+        sent = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
+        body = yield from upstream(call, sent)
         res = yield from slices.response(dt.DescribeTransactionsResponse, call.version, body)
     res.transaction_states += [dt.TransactionState(error_code=REFUSED, transactional_id=t) for t in sorted(own)]
     return (yield from slices.encoded(res, call.version))

@@ -87,37 +87,37 @@ class Problem:
 
     def spec(self) -> GroupSpec:
         """The same input as mappings."""
-        lay = self.layout
+        layout = self.layout
         csr, parts = by_member(self.owner, len(self.members))
-        owned = partitions_all(csr, parts, lay.off, lay.ids, array("i", self.members.values()))
-        topic_ids = [tuple(lay.ids[t] for t in read(c)) for c in lay.classes]
+        owned = partitions_all(csr, parts, layout.off, layout.ids, array("i", self.members.values()))
+        topic_ids = [tuple(layout.ids[t] for t in read(c)) for c in layout.classes]
         members = {
             m: MemberSpec(self.details[m].rack_id, self.details[m].instance_id, topic_ids[self.class_of[i]], had)
             for (m, i), had in zip(self.members.items(), owned, strict=True)
         }
-        counts = {t.id: t.partitions for t in lay.topics}
-        return GroupSpec(members, counts, len(lay.classes) <= 1, {t.id: t.racks for t in lay.topics})
+        counts = {t.id: t.partitions for t in layout.topics}
+        return GroupSpec(members, counts, len(layout.classes) <= 1, {t.id: t.racks for t in layout.topics})
 
 
 def owners_of(problem: Problem, result: Result) -> bytearray:
     """A plug-in's result as the owner of each partition. Raises AssignorError for what no group may get."""
-    lay = problem.layout
-    owner = array("i", [-1]) * lay.off[-1]
-    wanted = [set(read(c)) for c in lay.classes]
+    layout = problem.layout
+    owner = array("i", [-1]) * layout.off[-1]
+    wanted = [set(read(c)) for c in layout.classes]
     for member_id, topics in result.items():
         i = problem.members.get(member_id)
         if i is None:
             raise AssignorError(f"{member_id} is no member")
         for topic_id, ps in topics.items():
-            t = lay.index.get(topic_id)
+            t = layout.index.get(topic_id)
             if t is None or t not in wanted[problem.class_of[i]]:
                 raise AssignorError(f"{member_id} does not subscribe to topic {topic_id!r}")
-            low, high = lay.off[t], lay.off[t + 1]
+            low, high = layout.off[t], layout.off[t + 1]
             for p in ps:
                 if not 0 <= p < high - low:
-                    raise AssignorError(f"{lay.topics[t].name} has no partition {p}")
+                    raise AssignorError(f"{layout.topics[t].name} has no partition {p}")
                 if owner[low + p] != -1:
-                    raise AssignorError(f"{lay.topics[t].name}-{p} is given to two members")
+                    raise AssignorError(f"{layout.topics[t].name}-{p} is given to two members")
                 owner[low + p] = i
     return bytearray(owner.tobytes())
 
@@ -132,8 +132,8 @@ class ArrayAssignor(ABC):
     def __call__(self, spec: GroupSpec) -> dict[str, dict[bytes, tuple[int, ...]]]:
         problem = problem_of(spec)
         csr, parts = by_member(self.owners(problem), len(problem.members))
-        lay = problem.layout
-        all_of = partitions_all(csr, parts, lay.off, lay.ids, array("i", problem.members.values()))
+        layout = problem.layout
+        all_of = partitions_all(csr, parts, layout.off, layout.ids, array("i", problem.members.values()))
         return dict(zip(problem.members, all_of, strict=True))
 
 
@@ -160,12 +160,12 @@ def subscriptions_of(
 
 def problem_of(spec: GroupSpec) -> Problem:
     """A spec as arrays. Raises AssignorError where a member subscribes to a topic that does not exist."""
-    lay, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
-    owner = array("i", [-1]) * lay.off[-1]
+    layout, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
+    owner = array("i", [-1]) * layout.off[-1]
     for i, m in enumerate(spec.members.values()):
         for topic_id, ps in m.owned.items():
-            t = lay.index.get(topic_id)
+            t = layout.index.get(topic_id)
             for p in ps if t is not None else ():
-                if t is not None and p < lay.topics[t].partitions:
-                    owner[lay.off[t] + p] = i
-    return Problem({m: i for i, m in enumerate(spec.members)}, spec.members, lay, class_of, owner)
+                if t is not None and p < layout.topics[t].partitions:
+                    owner[layout.off[t] + p] = i
+    return Problem({m: i for i, m in enumerate(spec.members)}, spec.members, layout, class_of, owner)

@@ -12,8 +12,8 @@ from sidecar.native import range_ as kernel
 
 class Range(ArrayAssignor):
     def owners(self, problem: Problem) -> Ints:
-        lay = problem.layout
-        return kernel(lay.off, _order(problem), lay.class_off, lay.class_topics, problem.class_of)
+        layout = problem.layout
+        return kernel(layout.off, _order(problem), layout.class_off, layout.class_topics, problem.class_of)
 
 
 def _order(problem: Problem) -> array[int]:

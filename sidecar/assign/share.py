@@ -58,48 +58,48 @@ class ShareProblem:
 
     def spec(self) -> ShareSpec:
         """The same input as mappings."""
-        lay = self.layout
+        layout = self.layout
         had = holdings(self, (self.held_off, self.held))
-        topic_ids = [tuple(lay.ids[t] for t in read(c)) for c in lay.classes]
+        topic_ids = [tuple(layout.ids[t] for t in read(c)) for c in layout.classes]
         members = {
             m: MemberSpec(self.details[m].rack_id, self.details[m].instance_id, topic_ids[self.class_of[i]], had[m])
             for m, i in self.members.items()
         }
         allowed = pack([0, len(read(self.allowed))])
-        (assignable,) = partitions_all(allowed, self.allowed, lay.off, lay.ids, pack([0]))
-        counts = {t.id: t.partitions for t in lay.topics}
-        racks = {t.id: t.racks for t in lay.topics}
-        return ShareSpec(members, counts, assignable, len(lay.classes) <= 1, racks)
+        (assignable,) = partitions_all(allowed, self.allowed, layout.off, layout.ids, pack([0]))
+        counts = {t.id: t.partitions for t in layout.topics}
+        racks = {t.id: t.racks for t in layout.topics}
+        return ShareSpec(members, counts, assignable, len(layout.classes) <= 1, racks)
 
 
 def holdings(problem: ShareProblem, table: tuple[Ints, Ints]) -> dict[str, dict[bytes, tuple[int, ...]]]:
     """A table of (offsets, partitions) by member as mappings."""
-    lay, members = problem.layout, problem.members
-    return dict(zip(members, partitions_all(*table, lay.off, lay.ids, pack([*members.values()])), strict=True))
+    layout, members = problem.layout, problem.members
+    return dict(zip(members, partitions_all(*table, layout.off, layout.ids, pack([*members.values()])), strict=True))
 
 
 def holders_of(problem: ShareProblem, result: Result) -> Csr:
     """A plug-in's result as (offsets, partitions) by member. Raises AssignorError for what no member may get."""
-    lay = problem.layout
+    layout = problem.layout
     may = set(read(problem.allowed))
-    wanted = [set(read(c)) for c in lay.classes]
+    wanted = [set(read(c)) for c in layout.classes]
     given: list[set[int]] = [set() for _ in problem.members]
     for member_id, topics in result.items():
         i = problem.members.get(member_id)
         if i is None:
             raise AssignorError(f"{member_id} is no member")
         for topic_id, ps in topics.items():
-            t = lay.index.get(topic_id)
+            t = layout.index.get(topic_id)
             if t is None or t not in wanted[problem.class_of[i]]:
                 raise AssignorError(f"{member_id} does not subscribe to topic {topic_id!r}")
             for p in ps:
-                q = lay.off[t] + p
-                if not 0 <= p < lay.off[t + 1] - lay.off[t] or q not in may:
-                    raise AssignorError(f"{lay.topics[t].name}-{p} may not be assigned")
+                q = layout.off[t] + p
+                if not 0 <= p < layout.off[t + 1] - layout.off[t] or q not in may:
+                    raise AssignorError(f"{layout.topics[t].name}-{p} may not be assigned")
                 if q in given[i]:
-                    raise AssignorError(f"{lay.topics[t].name}-{p} is given to {member_id} twice")
+                    raise AssignorError(f"{layout.topics[t].name}-{p} is given to {member_id} twice")
                 given[i].add(q)
-    return pack([0, *accumulate(map(len, given))]), pack([q for mine in given for q in sorted(mine)])
+    return pack([0, *accumulate(map(len, given))]), pack([q for part in given for q in sorted(part)])
 
 
 class ShareArrayAssignor(ABC):
@@ -116,9 +116,9 @@ class ShareArrayAssignor(ABC):
 
 def share_problem_of(spec: ShareSpec) -> ShareProblem:
     """A spec as arrays. Raises AssignorError where a member subscribes to a topic that does not exist."""
-    lay, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
-    held_off, held = gather([plain(m.owned) for m in spec.members.values()], lay.index, lay.off)
-    _, allowed = gather([plain(spec.assignable)], lay.index, lay.off)
+    layout, class_of = subscriptions_of(spec.members.values(), spec.partitions, spec.racks)
+    held_off, held = gather([plain(m.owned) for m in spec.members.values()], layout.index, layout.off)
+    _, allowed = gather([plain(spec.assignable)], layout.index, layout.off)
     return ShareProblem(
-        {m: i for i, m in enumerate(spec.members)}, spec.members, lay, class_of, allowed, held_off, held
+        {m: i for i, m in enumerate(spec.members)}, spec.members, layout, class_of, allowed, held_off, held
     )

@@ -18,9 +18,9 @@ ASCENDING = array("i")
 
 class Simple(ShareArrayAssignor):
     def holders(self, problem: ShareProblem) -> Csr:
-        p, lay = problem, problem.layout
-        classes = (lay.class_off, lay.class_topics, p.class_of)
-        return kernel(lay.off, *classes, p.allowed, p.held_off, p.held, ASCENDING, ASCENDING)
+        p, layout = problem, problem.layout
+        classes = (layout.class_off, layout.class_topics, p.class_of)
+        return kernel(layout.off, *classes, p.allowed, p.held_off, p.held, ASCENDING, ASCENDING)
 
 
 SIMPLE = Simple()

@@ -14,10 +14,12 @@ from sidecar.native import sticky as kernel
 
 class Sticky(TaskArrayAssignor):
     def tasks(self, problem: TaskProblem) -> TaskTable:
-        p, lay, had = problem, problem.layout, problem.had
+        p, layout, had = problem, problem.layout, problem.had
         now = (had.active_off, had.active, had.standby_off, had.standby)
         hints = (p.hint_off, p.hint, p.hint_sums)
-        return TaskTable(*kernel(p.proc_off, p.proc_members, lay.off, lay.stateful, *now, *hints, p.standby_replicas))
+        return TaskTable(
+            *kernel(p.proc_off, p.proc_members, layout.off, layout.stateful, *now, *hints, p.standby_replicas)
+        )
 
 
 STICKY = Sticky()

@@ -144,20 +144,20 @@ class TaskArrayAssignor(ABC):
 
 def task_problem_of(spec: TaskSpec, layout: TaskLayout | None = None) -> TaskProblem:
     """A spec as arrays. `layout`: that of the spec's subtopologies, if there is one."""
-    lay = layout or TaskLayout(spec.subtopologies)
+    layout = layout or TaskLayout(spec.subtopologies)
     processes: dict[str, list[int]] = {}
     for i, m in enumerate(spec.members.values()):
         processes.setdefault(m.process_id, []).append(i)
     grouped = [processes[p] for p in sorted(processes)]
     members = spec.members.values()
-    active = gather([plain(m.active) for m in members], lay.index, lay.off)
-    standby = gather([plain(m.standby) for m in members], lay.index, lay.off)
-    hints = gather_sums([{s: plain(o) for s, o in m.offsets.items()} for m in members], lay.index, lay.off)
+    active = gather([plain(m.active) for m in members], layout.index, layout.off)
+    standby = gather([plain(m.standby) for m in members], layout.index, layout.off)
+    hints = gather_sums([{s: plain(o) for s, o in m.offsets.items()} for m in members], layout.index, layout.off)
     return TaskProblem(
         {m: i for i, m in enumerate(spec.members)},
-        lay,
+        layout,
         array("i", [0, *accumulate(map(len, grouped))]),
-        array("i", [m for mine in grouped for m in mine]),
+        array("i", [m for part in grouped for m in part]),
         TaskTable(*active, *standby),
         *hints,
         spec.configs.standby_replicas,
@@ -168,11 +168,11 @@ def checked(spec: TaskSpec, result: TaskResult) -> TaskResult:
     """A plug-in's result. Raises AssignorError for what no group may get."""
     active: set[tuple[str, int]] = set()
     in_process: set[tuple[str, str, int]] = set()
-    for member_id, mine in result.items():
+    for member_id, given in result.items():
         member = spec.members.get(member_id)
         if member is None:
             raise AssignorError(f"{member_id} is no member")
-        for role, tasks in (("active", mine.active), ("standby", mine.standby), ("warmup", mine.warmup)):
+        for role, tasks in (("active", given.active), ("standby", given.standby), ("warmup", given.warmup)):
             for s, ps in tasks.items():
                 subtopology = spec.subtopologies.get(s)
                 for p in ps:

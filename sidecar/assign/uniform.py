@@ -13,8 +13,10 @@ from sidecar.native import uniform as kernel
 
 class Uniform(ArrayAssignor):
     def owners(self, problem: Problem) -> Ints:
-        lay = problem.layout
-        return kernel(lay.off, lay.id_rank, lay.class_off, lay.class_topics, problem.class_of, problem.owner)
+        layout = problem.layout
+        return kernel(
+            layout.off, layout.id_rank, layout.class_off, layout.class_topics, problem.class_of, problem.owner
+        )
 
 
 UNIFORM = Uniform()

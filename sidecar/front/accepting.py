@@ -41,10 +41,10 @@ class Acceptor:
             self._loop.add_reader(sock, self._accept, sock)
 
     async def _bind(self, hosts: Sequence[str], port: int, backlog: int) -> None:
-        found = []
+        addresses = []
         for host in hosts:
-            found += await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        self.sockets += bind(found, backlog)
+            addresses += await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.sockets += bind(addresses, backlog)
 
     def close(self) -> None:
         self._closed = True

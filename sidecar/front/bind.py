@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def bind(found: Iterable[tuple[Any, ...]], backlog: int) -> list[socket.socket]:
-    """Binds and listens. `found`: rows of getaddrinfo; one that comes twice is opened once. All are open, or none.
+def bind(addresses: Iterable[tuple[Any, ...]], backlog: int) -> list[socket.socket]:
+    """Binds and listens. `addresses`: rows of getaddrinfo; one that comes twice is opened once. All are open, or none.
     Raises OSError."""
     sockets: list[socket.socket] = []
     try:
-        for family, kind, proto, _, address in dict.fromkeys(found):
+        for family, kind, proto, _, address in dict.fromkeys(addresses):
             sock = socket.socket(family, kind, proto)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

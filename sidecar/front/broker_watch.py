@@ -119,7 +119,7 @@ class BrokerWatch:
         """Problem for /readyz; "" without one."""
         return "the broker is silent; clients that need it are closed until it answers" if self.detector.silent else ""
 
-    # ---- what sessions tell -------------------------------------------------------------------------------
+    # ---- reports of sessions ------------------------------------------------------------------------------
     def begin(self) -> None:
         """Starts the checks: the broker was sent a request."""
         self.watching = True

@@ -71,12 +71,12 @@ def _load_key(context: ssl.SSLContext, s: TlsSettings) -> None:
                 path.open("rb").close()
             except OSError as exc:
                 raise TlsError(f"tls.{name} {path}: {exc.strerror or exc}") from None
-    asked = False
+    password_asked = False
     password = s.password_file.read_bytes().rstrip(b"\r\n") if s.password_file is not None else b""
 
     def key_password() -> bytes:  # without it OpenSSL would ask at the terminal
-        nonlocal asked
-        asked = True
+        nonlocal password_asked
+        password_asked = True
         return password
 
     key = s.key or s.certificate
@@ -85,9 +85,9 @@ def _load_key(context: ssl.SSLContext, s: TlsSettings) -> None:
     except ssl.SSLError as exc:
         if exc.reason == "KEY_VALUES_MISMATCH":
             raise TlsError(f"the key in {key} is not that of the first certificate in {s.certificate}") from None
-        if asked and s.password_file is None:
+        if password_asked and s.password_file is None:
             raise TlsError(f"the key in {key} is encrypted: set tls.key_password_file") from None
-        if asked:
+        if password_asked:
             raise TlsError(
                 f"the password in tls.key_password_file {s.password_file} does not open the key in {key}"
             ) from None
@@ -157,14 +157,14 @@ class Certificates:
 
     def _log_expiry(self) -> None:
         """Warns once when the certificate's end is near, and once when it has come."""
-        left_s, told = self._ends_s - time.time(), str(self.settings.certificate)
+        left_s, file = self._ends_s - time.time(), str(self.settings.certificate)
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._ends_s))
         if left_s <= 0 and self._last_warning != "expired":
             self._last_warning = "expired"
-            self._log.error("certificate has expired: clients refuse it", file=told, expires=when)
+            self._log.error("certificate has expired: clients refuse it", file=file, expires=when)
         elif 0 < left_s < SOON_S and not self._last_warning:
             self._last_warning = "soon"
-            self._log.warning("certificate expires soon", file=told, expires=when)
+            self._log.warning("certificate expires soon", file=file, expires=when)
 
     def _files(self) -> Stamp:
         """Returns the files' stamps. A symbolic link that points elsewhere is a change, too: secrets are mounted that
@@ -175,7 +175,7 @@ class Certificates:
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -77,7 +77,7 @@ class CoordinatorChannel:
             self.send(run.owed)
             run.owed = None
 
-    # ---- what the coordinator says ------------------------------------------------------------------------
+    # ---- messages of the coordinator ----------------------------------------------------------------------
     def show(self, view: View) -> None:
         first, self.view = self.view is None, view
         if first:

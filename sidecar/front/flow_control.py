@@ -59,7 +59,7 @@ class FlowControl:
         """The client's address, by which large requests have their turns."""
         return self._session.facts.host
 
-    # ---- what the session tells ---------------------------------------------------------------------------
+    # ---- reports of the session ---------------------------------------------------------------------------
     def begin(self, client: asyncio.Transport) -> None:
         if self.waits_for_turn:
             self._conn.stopped = True

@@ -1,5 +1,5 @@
-"""The front: clients' connections (socket_server.py), the handlers of their requests (dispatcher.py), and what the
-coordinator has said (scopes.py, steady.py, coordinator_channel.py), of which a front sees messages, nothing else."""
+"""The front: clients' connections (socket_server.py), the handlers of their requests (dispatcher.py), and what
+the coordinator has sent (scopes.py, steady.py, coordinator_channel.py): a front sees only its messages."""
 
 from __future__ import annotations
 

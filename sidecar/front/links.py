@@ -31,8 +31,8 @@ IDLE_LOOKS = 3
 def idle(s: Session) -> bool:
     """Returns whether the client has asked for something since its link was used, some time ago."""
     conn, link = s.conn, s.upstream
-    asked = link.looks >= IDLE_LOOKS and conn.requests != link.requests
-    return asked and link.transport is not None and conn.between() and not (conn.closed or link.owed or link.cut_off)
+    active = link.looks >= IDLE_LOOKS and conn.requests != link.requests
+    return active and link.transport is not None and conn.between() and not (conn.closed or link.owed or link.cut_off)
 
 
 class Links:

@@ -1,6 +1,6 @@
 """The bytes that a session has to send to its client or to its broker, and the memory that they take.
 
-A transport keeps an object whole until its last byte has left, and tells only how many bytes are left; that of TLS does
+A transport keeps an object whole until its last byte has left, and knows only how many bytes are left; that of TLS does
 not count the bytes that it has encrypted. So it gets pieces, and the next one when the kernel has taken the one before.
 All other bytes stay here, and are counted whole.
 """

@@ -40,9 +40,8 @@ class Scopes:
         self.doubtful = replace(self.clients, managed=lambda group_id: True, moved=lambda group_id: False)
         """Scope of requests that waited in vain for the managed groups: any group may be managed."""
         self._unsure = WaitingRoom()
-        """Requests that wait until the managed groups are known. The settings tell them only to a sidecar that starts
-        where nothing was stored. A member that is passed to its broker too early may find a second coordinator
-        there."""
+        """Requests that wait until the managed groups are known. They follow from the settings only where nothing is
+        stored yet. A member that is passed to its broker too early may find a second coordinator there."""
 
     def _managed_but_own(self, group_id: str) -> bool:
         return not self._settings.own.is_group(group_id) and self._managed.managed(group_id)

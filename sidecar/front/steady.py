@@ -2,7 +2,7 @@
 
 A steady member sends the same bytes each time and is due the same answer. The coordinator grants that answer: until
 the member's session would end, until the group changes (`Void`), and as long as the coordinator's lease lasts. The
-principal's rights, as the broker told them, have an end of their own.
+principal's rights, as the broker reported them, have an end of their own.
 """
 
 from __future__ import annotations
@@ -78,23 +78,23 @@ class Grants:
             group = self.groups[grant.group_id] = GroupGrant()
         touch = Touch(grant.group_id, grant.member_id)
         # The first answer under a grant is reported at once: the session was armed without the touches' allowance.
-        told_ms = now_ms - TOUCH_MS
-        return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, told_ms, frame[:4], frame[8:])
+        touched_ms = now_ms - TOUCH_MS
+        return Steady(group, api_key, version, min(grant.until_ms, until_ms), touch, touched_ms, frame[:4], frame[8:])
 
     def void(self, groups: tuple[str, ...]) -> None:
         for group_id in groups:
-            found = self.groups.pop(group_id, None)
-            if found is not None:
-                found.valid = False
+            group = self.groups.pop(group_id, None)
+            if group is not None:
+                group.valid = False
 
     def void_all(self) -> None:
         self.void(tuple(self.groups))
         self.lease_until_ms = 0
 
     def allows(self, s: Steady, api_key: int, version: int, now_ms: int) -> bool:
-        asked = s.version == version and s.api_key == api_key
+        same_api = s.version == version and s.api_key == api_key
         in_time = self.paused_until_ms <= now_ms < s.until_ms and now_ms < self.lease_until_ms
-        return asked and s.group.valid and in_time and time.time() * 1000 < self.lease_until_wall_ms
+        return same_api and s.group.valid and in_time and time.time() * 1000 < self.lease_until_wall_ms
 
 
 def touch_due(s: Steady, now_ms: int) -> bool:

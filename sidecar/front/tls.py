@@ -23,8 +23,8 @@ from sidecar.link.ports import Figures, Logger, Tasks
 
 CROWDED_S = 0.5
 LOOPS_S = 1.0
-"""The loop has a limit of its own for a handshake, which comes after ours and says nothing that can be told apart from
-a client that has gone."""
+"""The loop has a limit of its own for a handshake, which comes after ours and looks like a client
+that has gone."""
 SHUTDOWN_S = 5.0
 """Time for a client to answer TLS's close_notify."""
 HANDSHAKE = 0x16

@@ -39,8 +39,8 @@ SILENT_S = 2.0
 @dataclass(frozen=True)
 class ClusterView:
     """The content of one Metadata response. `leaders[topic][partition]`: a node id, or -1 if there is no leader;
-    `epochs`: their leader epochs, -1 from a broker that does not tell; `behind`: the partitions, as (topic, partition),
-    of which some replica is not in sync."""
+    `epochs`: their leader epochs, -1 from a broker without them; `behind`: the partitions, as (topic, partition), of
+    which some replica is not in sync."""
 
     cluster_id: str = ""
     brokers: Mapping[int, Address] = field(default_factory=dict)
@@ -237,8 +237,8 @@ class Cluster:
         req = fc.FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         res = await self.ask_anyone(fc, "FindCoordinator", req, high=4)
         if res.coordinators:
-            found = res.coordinators[0]
-            error, node_id, host, port = found.error_code, found.node_id, found.host, found.port
+            coordinator = res.coordinators[0]
+            error, node_id, host, port = coordinator.error_code, coordinator.node_id, coordinator.host, coordinator.port
         else:
             error, node_id, host, port = res.error_code, res.node_id, res.host, res.port
         if error != Code.NONE:
@@ -307,7 +307,7 @@ def _closed_if_open(task: asyncio.Task[BrokerConnection]) -> None:
 
 async def racks_of_all(conn: BrokerConnection) -> dict[int, str | None]:
     """Returns the racks of all registered brokers by node id, those that are down among them (KIP-1073: Kafka 4.0);
-    nothing if this broker does not tell. Raises ConnectionLost, TimeoutError, WireError."""
+    nothing if this broker does not return them. Raises ConnectionLost, TimeoutError, WireError."""
     if not conn.offers(Api.DESCRIBE_CLUSTER, FENCED_TOO):
         return {}
     req = dr.DescribeClusterRequest(include_fenced_brokers=True)

@@ -1,6 +1,6 @@
 """Credentials of the sidecar's own clients, from a file that is read again.
 
-The file is read again when a broker refuses what it said before, and on SIGHUP. Connections that are open go on. A
+The file is read again when a broker refuses the old credentials, and on SIGHUP. Connections that are open go on. A
 broker that has refused is left alone for PAUSE_S, so a wrong password locks no account by its sheer number.
 """
 
@@ -59,18 +59,18 @@ class Credentials:
             from sidecar.kafka.properties import read
 
             try:
-                found = read(self._path)
-                found.ssl_context()
+                security = read(self._path)
+                security.ssl_context()
             except SecurityError as exc:
                 self._denials.refused(self._name, str(exc), f"mend the file that {self._name} names")
                 return
-            if found != self.now:
-                self.now = found
+            if security != self.now:
+                self.now = security
                 self._refused.clear()
-                self._log.info("credentials read again", setting=self._name, now=found.shown())
+                self._log.info("credentials read again", setting=self._name, now=security.shown())
         self.changed()
 
-    # ---- what connections tell ----------------------------------------------------------------------------
+    # ---- reports of connections --------------------------------------------------------------------------
     def refusal(self, host: str, port: int) -> str:
         at_s, why = self._refused.get((host, port), (float("-inf"), ""))
         return why if time.monotonic() - at_s < PAUSE_S else ""

@@ -70,8 +70,8 @@ class Denial:
     last_refused_s: float = 0.0
 
     def shown(self) -> dict[str, object]:
-        found = {"kind": self.kind, "problem": self.problem, "remedy": self.remedy, "over": self.over}
-        return {**found, "since_ms": self.since_ms, "at_ms": self.at_ms, "times": self.times}
+        fields = {"kind": self.kind, "problem": self.problem, "remedy": self.remedy, "over": self.over}
+        return {**fields, "since_ms": self.since_ms, "at_ms": self.at_ms, "times": self.times}
 
 
 class Denials:
@@ -150,8 +150,8 @@ class Denials:
         self.last = denial
         if now_s - self._logged_s.get(cause, float("-inf")) >= (REPEAT_S if denial.logged else AGAIN_S):
             self._logged_s[cause], denial.logged = now_s, True
-            told = {"kind": kind, "problem": problem, "remedy": remedy, "times": denial.times}
-            self._log.error("the broker refuses the sidecar", **told)
+            fields = {"kind": kind, "problem": problem, "remedy": remedy, "times": denial.times}
+            self._log.error("the broker refuses the sidecar", **fields)
 
     def _allowed(self, cause: Cause, name: str) -> None:
         denial = self._lasting.get(cause)

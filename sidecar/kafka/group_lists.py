@@ -1,7 +1,7 @@
 """The groups that a broker lists, or the sidecar before it, and the lag of each. For people only.
 
-A node lists the groups that it coordinates. Offsets of share groups are told by the broker that coordinates the group
-of that name, and their lag too (KIP-1226). Large answers are decoded in a thread, as in offsets.py.
+A node lists the groups that it coordinates. The broker that coordinates a share group also has its offsets and its lag
+(KIP-1226). Large answers are decoded in a thread, as in offsets.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list. `kind`: classic where the broker does not tell it; `state`: "" where it does not."""
+    """A group in a list. `kind`: classic where the broker does not return it; `state`: "" where it does not."""
 
     kind: str
     protocol: str
@@ -59,10 +59,10 @@ async def groups_at(conn: BrokerConnection, timeout_s: float) -> dict[str, Liste
             g.group_id: ListedGroup(g.group_type.lower() or CLASSIC, g.protocol_type, g.group_state) for g in res.groups
         }
 
-    code, found = await asyncio.to_thread(decode)
+    code, groups = await asyncio.to_thread(decode)
     if code != Code.NONE:
         raise ConnectionLost(f"ListGroups: {name_of(code)}")
-    return found
+    return groups
 
 
 def behind(committed_offsets: Mapping[str, Offsets], ends: Offsets) -> dict[str, dict[Place, PartitionLag]]:
@@ -96,7 +96,7 @@ class LagReader:
                     asks.append(self._at(node_id, ask, group_batches(names)))
         await asyncio.gather(*asks)
         places = set(chain.from_iterable(self._committed.values()))
-        await asyncio.gather(*(self._at(n, self._listed, asked) for n, asked in by_leader(places, leaders).items()))
+        await asyncio.gather(*(self._at(n, self._listed, batches) for n, batches in by_leader(places, leaders).items()))
         self.lags |= behind(self._committed, self._ends)
 
     async def _at(
@@ -112,13 +112,13 @@ class LagReader:
             self.problems[node_id] = str(exc) or "no answer in time"
 
     async def _consumed(self, conn: BrokerConnection, names: list[str]) -> None:
-        found = await committed(conn, names, self._timeout_s)
-        self._left -= sum(map(len, found.values()))
-        self._committed |= found
+        offsets = await committed(conn, names, self._timeout_s)
+        self._left -= sum(map(len, offsets.values()))
+        self._committed |= offsets
 
     async def _shared(self, conn: BrokerConnection, names: list[str]) -> None:
-        asked = [ds.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
-        req = ds.DescribeShareGroupOffsetsRequest(asked)
+        entries = [ds.DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names]
+        req = ds.DescribeShareGroupOffsetsRequest(entries)
         res = await conn.request(ds, "DescribeShareGroupOffsets", req, timeout_s=self._timeout_s, low=LAG_SINCE)
         for g in (g for g in res.groups if g.error_code == Code.NONE):
             parts = ((t.topic_name, p) for t in g.topics for p in t.partitions if p.lag >= 0)

@@ -1,7 +1,7 @@
 """A group as the broker that coordinates it describes it, and the way its members are sent away from there.
 
-DescribeGroups tells of classic groups, and since version 6 that a group is of another kind; each other kind has an API
-of its own. OffsetFetch tells whether there are offsets.
+DescribeGroups describes classic groups, and since version 6 reports groups of another kind; each other kind has an API
+of its own. OffsetFetch shows whether there are offsets.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Native:
         return self.state == "Stable" and all(m.epoch == self.epoch and _same(m.owned, m.target) for m in self.members)
 
     def _settled(self, m: Member) -> bool:
-        """Returns whether a member has its target. One that still has to give up a task is behind in its epoch; nothing
-        tells which task that is."""
-        told, behind = m.streams, m.epoch != self.assignment_epoch
-        return told is not None and not behind and tasks(told.assignment) == tasks(told.target_assignment)
+        """Returns whether a member has its target. One that still has to give up a task is behind in its epoch; which
+        task that is stays unknown."""
+        streams, behind = m.streams, m.epoch != self.assignment_epoch
+        return streams is not None and not behind and tasks(streams.assignment) == tasks(streams.target_assignment)
 
 
 def _wordy(group_id: str) -> bool:
@@ -132,15 +132,15 @@ async def describe(conn: BrokerConnection, group_id: str, timeout_s: float) -> N
     )
     if members:
         return Native(CLASSIC, g.group_state, members, g.protocol_type, g.protocol_data)
-    said = g.error_message or ""
-    if g.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" not in said:
+    message = g.error_message or ""
+    if g.error_code == Code.GROUP_ID_NOT_FOUND and "is not a classic group" not in message:
         return Native(NO_MEMBERS)
     if g.error_code == Code.NONE and g.group_state != "Dead":
         return Native(NO_MEMBERS)
-    found = await _consumer(conn, group_id, timeout_s)
-    if found is None and g.error_code == Code.GROUP_ID_NOT_FOUND:
-        found = await _share(conn, group_id, timeout_s) or await _streams(conn, group_id, timeout_s) or Native(OTHER)
-    return found or Native(NO_MEMBERS)
+    group = await _consumer(conn, group_id, timeout_s)
+    if group is None and g.error_code == Code.GROUP_ID_NOT_FOUND:
+        group = await _share(conn, group_id, timeout_s) or await _streams(conn, group_id, timeout_s) or Native(OTHER)
+    return group or Native(NO_MEMBERS)
 
 
 async def _described(
@@ -193,8 +193,8 @@ async def _share(conn: BrokerConnection, group_id: str, timeout_s: float) -> Nat
     g: sd.DescribedGroup | None = await _described(conn, sd, "ShareGroupDescribe", req, group_id, timeout_s, low)
     if g is None:
         return None
-    told = [m for m in g.members if not share_group.is_placeholder(m.member_id)]
-    topics = {p.topic_id: p.topic_name for m in told for p in m.assignment.topic_partitions}
+    clients = [m for m in g.members if not share_group.is_placeholder(m.member_id)]
+    topics = {p.topic_id: p.topic_name for m in clients for p in m.assignment.topic_partitions}
     members = tuple(
         Member(
             m.member_id,
@@ -206,7 +206,7 @@ async def _share(conn: BrokerConnection, group_id: str, timeout_s: float) -> Nat
             epoch=m.member_epoch,
             owned=_parts(m.assignment),
         )
-        for m in told
+        for m in clients
     )
     return Native(
         SHARE,
@@ -266,18 +266,18 @@ async def send_away(
     conn: BrokerConnection, group_id: str, members: Collection[Member], reason: str, timeout_s: float
 ) -> None:
     """Removes these members, of either protocol, from the broker's group. Raises what `describe` raises."""
-    who = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
-    req = lg.LeaveGroupRequest(group_id=group_id, members=who)
+    identities = [lg.MemberIdentity(m.member_id, m.instance_id, reason) for m in members]
+    req = lg.LeaveGroupRequest(group_id=group_id, members=identities)
     res = await conn.request(lg, "LeaveGroup", req, low=3, timeout_s=timeout_s)
     bad = [m.error_code for m in res.members if m.error_code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID)]
     if res.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND) or bad:
         raise ConnectionLost(f"LeaveGroup: {name_of(bad[0] if bad else res.error_code)}")
 
 
-async def leave_one_by_one(conn: BrokerConnection, found: Native, group_id: str, timeout_s: float) -> None:
+async def leave_one_by_one(conn: BrokerConnection, group: Native, group_id: str, timeout_s: float) -> None:
     """Lets members of a share or streams group leave: LeaveGroup knows neither. Raises what `describe` raises."""
-    leave = share_group.leave if found.kind == SHARE else _leave_streams
-    await asyncio.gather(*[leave(conn, group_id, m.member_id, timeout_s) for m in found.members])
+    leave = share_group.leave if group.kind == SHARE else _leave_streams
+    await asyncio.gather(*[leave(conn, group_id, m.member_id, timeout_s) for m in group.members])
 
 
 async def _leave_streams(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> None:
@@ -289,14 +289,14 @@ async def _leave_streams(conn: BrokerConnection, group_id: str, member_id: str, 
 
 async def without_offsets(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
     """Returns the groups for which this broker keeps no offset. Raises what `describe` raises."""
-    asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
-    req = of.OffsetFetchRequest(groups=asked, require_stable=True)
+    entries = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
+    req = of.OffsetFetchRequest(groups=entries, require_stable=True)
     try:
         res = await conn.request(of, "OffsetFetch", req, BY_NAME_UNTIL, timeout_s, low=SEVERAL_SINCE)
     except WireError:
         return [g for g in groups if await _without_offsets(conn, g, timeout_s)]
-    found = (g.group_id for g in res.groups if _none_left(g.error_code, g.topics))
-    return list(found)
+    empty = (g.group_id for g in res.groups if _none_left(g.error_code, g.topics))
+    return list(empty)
 
 
 async def _without_offsets(conn: BrokerConnection, group_id: str, timeout_s: float) -> bool:

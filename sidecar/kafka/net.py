@@ -37,8 +37,8 @@ where TLS 1.3 has the first."""
 DATES, NAMES = (9, 10), (62, 64)
 """OpenSSL's X509_V_ERR_ codes of a certificate: not yet valid or expired; of another host or address."""
 HANDSHAKE, SESSION_LIFETIME_SINCE = 1, 1
-"""Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate that tells how long a
-session lives (KIP-368)."""
+"""Version of SaslHandshake after which tokens are in requests; first version of SaslAuthenticate with the
+lifetime of the session (KIP-368)."""
 
 
 class Request(Protocol):
@@ -130,23 +130,23 @@ class BrokerConnection(asyncio.Protocol):
         """Authenticates by SASL. Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
         security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
-        _, told = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
-        if told.error_code != Code.NONE:
-            knows = ", ".join(told.mechanisms) or "none"
+        _, handshake = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
+        if handshake.error_code != Code.NONE:
+            knows = ", ".join(handshake.mechanisms) or "none"
             raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
         life_ms = 0
         exchange = security.exchange()
-        says = next(exchange, None)
-        while says is not None:
-            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=says))
+        token = next(exchange, None)
+        while token is not None:
+            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=token))
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
             life_ms = res.session_lifetime_ms if version >= SESSION_LIFETIME_SINCE else 0
             try:
-                says = exchange.send(res.auth_bytes)
+                token = exchange.send(res.auth_bytes)
             except StopIteration:
-                says = None
+                token = None
         if life_ms > 0:
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
@@ -183,10 +183,10 @@ class BrokerConnection(asyncio.Protocol):
 
     def version(self, api_key: int, low: int, high: int) -> int:
         """Returns the newest version that both sides know. Raises WireError if there is none."""
-        theirs = self._versions.get(api_key)
-        best = -1 if theirs is None else min(high, theirs[1])
-        if theirs is None or best < max(low, theirs[0]):
-            raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {theirs}")
+        offered = self._versions.get(api_key)
+        best = -1 if offered is None else min(high, offered[1])
+        if offered is None or best < max(low, offered[0]):
+            raise WireError(f"broker has no version of api {api_key} in {low}-{high}: {offered}")
         return best
 
     def offers(self, api_key: int, version: int) -> bool:
@@ -296,7 +296,7 @@ class BrokerConnection(asyncio.Protocol):
                     future.set_result(frame)
 
     def _refuse(self, why: str) -> None:
-        """Closes the connection, as further bytes cannot be told apart. All open requests fail with this reason."""
+        """Closes the connection, as frames can no longer be separated. All open requests fail with this reason."""
         self._why = why
         self._buffer.clear()
         self.close()
@@ -350,7 +350,7 @@ def _look_at(verify_code: int) -> str:
 
 @lru_cache(maxsize=16)
 def _ranges(answer: bytes) -> Mapping[int, tuple[int, int]]:
-    """Returns API key -> lowest and highest version, cached: a broker says the same on each connection."""
+    """Returns API key -> lowest and highest version, cached: a broker answers the same on each connection."""
     res = av.ApiVersionsResponse.decode(3, answer)
     return MappingProxyType({k.api_key: (k.min_version, k.max_version) for k in res.api_keys})
 

@@ -38,8 +38,8 @@ def group_batches(groups: Iterable[str]) -> Iterator[list[str]]:
 async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> dict[str, Offsets]:
     """Returns the offsets of each group that this broker keeps. Groups with an error are left out. Raises
     ConnectionLost, TimeoutError, WireError."""
-    asked = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
-    req = of.OffsetFetchRequest(groups=asked)
+    entries = [of.OffsetFetchRequestGroup(g, topics=None) for g in groups]
+    req = of.OffsetFetchRequest(groups=entries)
     try:
         version, flexible, raw = await conn.exchange(of, "OffsetFetch", req, BY_NAME_UNTIL, timeout_s, SEVERAL_SINCE)
     except WireError:
@@ -81,14 +81,14 @@ def by_leader(places: Iterable[Place], leaders: Mapping[str, Sequence[int]]) -> 
         of_topic = leaders.get(topic, ())
         if partition < len(of_topic) and of_topic[partition] >= 0:
             led.setdefault(of_topic[partition], []).append((topic, partition))
-    found: dict[int, list[dict[str, list[int]]]] = {}
-    for node_id, asked in led.items():
-        for start in range(0, len(asked), PLACES_AT_ONCE):
+    batches: dict[int, list[dict[str, list[int]]]] = {}
+    for node_id, node_places in led.items():
+        for start in range(0, len(node_places), PLACES_AT_ONCE):
             batch: dict[str, list[int]] = {}
-            for topic, partition in asked[start : start + PLACES_AT_ONCE]:
+            for topic, partition in node_places[start : start + PLACES_AT_ONCE]:
                 batch.setdefault(topic, []).append(partition)
-            found.setdefault(node_id, []).append(batch)
-    return found
+            batches.setdefault(node_id, []).append(batch)
+    return batches
 
 
 async def listed(

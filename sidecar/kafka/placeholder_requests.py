@@ -34,7 +34,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 JOIN_LOWEST, JOIN_HIGHEST = 5, 9
 """Versions of JoinGroup; static members are known since version 5."""
 LOOK_LOWEST, LOOK_HIGHEST = 4, 5
-"""Versions of DescribeGroups. Since 4 it tells instance ids; since 6 it tells of unknown groups by an error."""
+"""Versions of DescribeGroups. Since 4 it has instance ids; since 6 unknown groups have an error."""
 
 
 def readable(topics: Collection[str]) -> bytes:
@@ -63,11 +63,11 @@ class Looked:
 async def look(conn: BrokerConnection, groups: Iterable[str], timeout_s: float) -> dict[str, Looked]:
     req = dg.DescribeGroupsRequest(groups=list(groups))
     res = await conn.request(dg, "DescribeGroups", req, high=LOOK_HIGHEST, low=LOOK_LOWEST, timeout_s=timeout_s)
-    found = {}
+    answers = {}
     for g in res.groups:
         ours = [m.member_id for m in g.members if m.group_instance_id == INSTANCE_ID]
-        found[g.group_id] = Looked(g.error_code, g.group_state, ours[0] if ours else "", len(g.members) > len(ours))
-    return found
+        answers[g.group_id] = Looked(g.error_code, g.group_state, ours[0] if ours else "", len(g.members) > len(ours))
+    return answers
 
 
 async def join(
@@ -127,10 +127,10 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
 
 async def release(conn: BrokerConnection, group_id: str, timeout_s: float = 10.0) -> str:
     """Removes the placeholder, whichever sidecar holds it. Returns the outcome in words. Raises ConnectionLost."""
-    found = (await look(conn, [group_id], timeout_s))[group_id]
-    if not found.member_id:
+    answer = (await look(conn, [group_id], timeout_s))[group_id]
+    if not answer.member_id:
         return "no placeholder is there"
-    code = await leave(conn, group_id, found.member_id, timeout_s)
+    code = await leave(conn, group_id, answer.member_id, timeout_s)
     if code not in (Code.NONE, Code.UNKNOWN_MEMBER_ID):
         raise ConnectionLost(f"LeaveGroup: {name_of(code)}")
     return "released"

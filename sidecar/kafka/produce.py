@@ -90,14 +90,14 @@ class _Leader:
         broker appends one, and answers for both. A request names one transaction, so a batch of one goes alone."""
         taken: dict[tuple[str, int], _Item] = {}
         left: list[_Item] = []
-        size, alone = 0, False
+        size, transactional = 0, False
         for item in self.queue:
             where = (item.topic, item.partition)
-            apart = alone or item.transactional_id is not None or size + len(item.batch) > REQUEST_BYTES
-            if where in taken or (taken and apart):
+            separate = transactional or item.transactional_id is not None or size + len(item.batch) > REQUEST_BYTES
+            if where in taken or (taken and separate):
                 left.append(item)
             else:
-                taken[where], alone = item, item.transactional_id is not None
+                taken[where], transactional = item, item.transactional_id is not None
                 size += len(item.batch)
         self.queue = left
         return list(taken.values())
@@ -131,18 +131,18 @@ class _Leader:
             try:
                 raw = response.result()
                 res = pr.ProduceResponse.decode(version, raw, response_body(raw, flexible))
-                found = {
+                results = {
                     (t.name if by_name else t.topic_id, p.index): (p.error_code, p.base_offset)
                     for t in res.responses
                     for p in t.partition_responses
                 }
-                told = [found[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
+                outcomes = [results[(i.topic if by_name else ids[i.topic], i.partition)] for i in items]
             except (ConnectionLost, TimeoutError, WireError, KeyError) as exc:
                 self._lost(conn, items, exc)
                 return
             self.idle.append(conn)
             self.busy -= 1
-            for i, (code, offset) in zip(items, told, strict=True):
+            for i, (code, offset) in zip(items, outcomes, strict=True):
                 self.cluster.security.outcome("Produce", TOPIC, i.topic, code)
                 i.done(code, offset, None)
             self._flush()

@@ -94,23 +94,23 @@ def of(properties: Mapping[str, str]) -> Security:
     protocol = _resolved("security.protocol", properties.get("security.protocol", "PLAINTEXT").strip()).upper()
     if protocol not in PROTOCOLS:
         raise SecurityError(f"security.protocol is {protocol!r}, and not one of {', '.join(PROTOCOLS)}")
-    said = {
+    resolved = {
         ALIASES.get(name, name): _resolved(name, value.strip())
         for name, value in properties.items()
         if _counts(name, protocol)
     }
-    mechanism = said.get("sasl.mechanism", "GSSAPI").upper() if protocol.startswith("SASL") else ""
+    mechanism = resolved.get("sasl.mechanism", "GSSAPI").upper() if protocol.startswith("SASL") else ""
     if mechanism and mechanism not in MECHANISMS:
         raise SecurityError(f"sasl.mechanism is {mechanism}; the sidecar's own clients know {', '.join(MECHANISMS)}")
-    login = _jaas(said.get("sasl.jaas.config", ""))
-    user = login.get("username", said.get("sasl.username", ""))
-    password = login.get("password", said.get("sasl.password", ""))
+    login = _jaas(resolved.get("sasl.jaas.config", ""))
+    user = login.get("username", resolved.get("sasl.username", ""))
+    password = login.get("password", resolved.get("sasl.password", ""))
     if login.get("tokenauth", "").lower() == "true":
         raise SecurityError("sasl.jaas.config has tokenauth: the sidecar's own clients know no delegation tokens")
     if mechanism and mechanism != "OAUTHBEARER" and not (user and password):
         raise SecurityError(f"{mechanism} needs a username and a password, in sasl.jaas.config or sasl.username")
-    tokens = _tokens(said, login) if mechanism == "OAUTHBEARER" else None
-    return Security(protocol, mechanism, user, password, tokens, _stores(said))
+    tokens = _tokens(resolved, login) if mechanism == "OAUTHBEARER" else None
+    return Security(protocol, mechanism, user, password, tokens, _stores(resolved))
 
 
 def secure(properties: Mapping[str, str]) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _counts(name: str, protocol: str) -> bool:
 
 
 def _resolved(name: str, value: str) -> str:
-    def found(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         provider, where = match.groups()
         path, _, key = where.rpartition(":") if provider != "env" else ("", "", where)
         try:
@@ -151,23 +151,23 @@ def _resolved(name: str, value: str) -> str:
             )
             raise SecurityError(f"{name} names {match.group()}: {why}") from None
 
-    return NAMED.sub(found, value)
+    return NAMED.sub(value_of, value)
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """Returns the options of a login module. The mechanism tells which module it is."""
+    """Returns the options of a login module. The mechanism determines the module."""
     return {
         name: re.sub(r"\\(.)", r"\1", double or single) or bare for name, double, single, bare in OPTION.findall(text)
     }
 
 
-def _tokens(said: Mapping[str, str], login: Mapping[str, str]) -> Tokens:
+def _tokens(properties: Mapping[str, str], login: Mapping[str, str]) -> Tokens:
     prefix = "sasl.oauthbearer.client.credentials."
     principal = login.get("unsecuredLoginStringClaim_sub", "")
-    url = said.get("sasl.oauthbearer.token.endpoint.url", "")
-    client_id = said.get(prefix + "client.id", login.get("clientId", ""))
-    secret = said.get(prefix + "client.secret", login.get("clientSecret", ""))
-    scope = said.get("sasl.oauthbearer.scope", login.get("scope", ""))
+    url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+    client_id = properties.get(prefix + "client.id", login.get("clientId", ""))
+    secret = properties.get(prefix + "client.secret", login.get("clientSecret", ""))
+    scope = properties.get("sasl.oauthbearer.scope", login.get("scope", ""))
     if url.startswith("file:") or principal:
         return Tokens(url, principal=principal)
     if not url.startswith(("http:", "https:")):
@@ -177,23 +177,23 @@ def _tokens(said: Mapping[str, str], login: Mapping[str, str]) -> Tokens:
     return Tokens(url, client_id, secret, scope)
 
 
-def _stores(said: Mapping[str, str]) -> Stores:
-    enabled = tuple(p.strip() for p in said.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
+def _stores(properties: Mapping[str, str]) -> Stores:
+    enabled = tuple(p.strip() for p in properties.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
     if not set(enabled) & {"TLSv1.2", "TLSv1.3"}:
         raise SecurityError(f"ssl.enabled.protocols is {','.join(enabled)}; TLSv1.2 and TLSv1.3 are known")
-    algorithm = said.get("ssl.endpoint.identification.algorithm", "https").lower()
+    algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "", "none"):
         raise SecurityError("ssl.endpoint.identification.algorithm is https, or empty for no check of the host's name")
     return Stores(
-        trust=said.get("ssl.truststore.location", ""),
-        trust_password=said.get("ssl.truststore.password", ""),
-        trust_pem=said.get("ssl.truststore.certificates", ""),
-        keys=said.get("ssl.keystore.location", said.get("ssl.certificate.location", "")),
-        keys_password=said.get("ssl.keystore.password", ""),
-        key_file=said.get("ssl.key.location", ""),
-        key_password=said.get("ssl.key.password", ""),
-        key_pem=said.get("ssl.keystore.key", ""),
-        chain_pem=said.get("ssl.keystore.certificate.chain", ""),
+        trust=properties.get("ssl.truststore.location", ""),
+        trust_password=properties.get("ssl.truststore.password", ""),
+        trust_pem=properties.get("ssl.truststore.certificates", ""),
+        keys=properties.get("ssl.keystore.location", properties.get("ssl.certificate.location", "")),
+        keys_password=properties.get("ssl.keystore.password", ""),
+        key_file=properties.get("ssl.key.location", ""),
+        key_password=properties.get("ssl.key.password", ""),
+        key_pem=properties.get("ssl.keystore.key", ""),
+        chain_pem=properties.get("ssl.keystore.certificate.chain", ""),
         check_host=algorithm == "https",
         oldest="TLSv1.2" if "TLSv1.2" in enabled else "TLSv1.3",
     )

@@ -92,10 +92,10 @@ def _pem(certificate: Any) -> str:
 
 def _certificates(path: str, data: bytes, password: str) -> str:
     store = _loaded(path, data, password)
-    found = [c for c in (store.cert, *store.additional_certs) if c is not None]
-    if not found:
+    certificates = [c for c in (store.cert, *store.additional_certs) if c is not None]
+    if not certificates:
         raise SecurityError(f"{path} has no certificates")
-    return "".join(map(_pem, found))
+    return "".join(map(_pem, certificates))
 
 
 def _key_and_chain(path: str, data: bytes, password: str) -> tuple[str, str]:
@@ -136,7 +136,7 @@ class Security:
 
     @property
     def principal(self) -> str:
-        """Principal by which brokers know it by default; "": only a broker can tell."""
+        """Principal by which brokers know it by default; "": only a broker knows."""
         return f"User:{self.user}" if self.sasl and self.user else ""
 
     def shown(self) -> str:
@@ -203,19 +203,19 @@ class Security:
         """Returns librdkafka's properties. Stores are read now: files that change later do not count. Their faults are
         found here, and not by librdkafka. Raises SecurityError."""
         self.ssl_context()
-        found: dict[str, Any] = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
+        config: dict[str, Any] = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
         if self.sasl:
-            found |= {"sasl.mechanism": self.mechanism, **self._login()}
+            config |= {"sasl.mechanism": self.mechanism, **self._login()}
         if self.tls:
             authorities, (key, chain) = self.stores.authorities(), self.stores.own()
             if authorities:
-                found["ssl.ca.pem"] = authorities
+                config["ssl.ca.pem"] = authorities
             if key:
-                found |= {"ssl.key.pem": key, "ssl.certificate.pem": chain}
+                config |= {"ssl.key.pem": key, "ssl.certificate.pem": chain}
                 if self.stores.key_password:
-                    found["ssl.key.password"] = self.stores.key_password
-            found["ssl.endpoint.identification.algorithm"] = "https" if self.stores.check_host else "none"
-        return found
+                    config["ssl.key.password"] = self.stores.key_password
+            config["ssl.endpoint.identification.algorithm"] = "https" if self.stores.check_host else "none"
+        return config
 
     def _login(self) -> dict[str, Any]:
         if self.tokens is None:
@@ -224,8 +224,8 @@ class Security:
         if tokens.url.startswith("http"):
             oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": tokens.url}
             scope = {"sasl.oauthbearer.scope": tokens.scope} if tokens.scope else {}
-            who = {"sasl.oauthbearer.client.id": tokens.client_id, "sasl.oauthbearer.client.secret": tokens.secret}
-            return oidc | who | scope
+            client = {"sasl.oauthbearer.client.id": tokens.client_id, "sasl.oauthbearer.client.secret": tokens.secret}
+            return oidc | client | scope
         return {"oauth_cb": lambda config: tokens.current()}
 
 

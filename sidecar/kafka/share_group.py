@@ -47,9 +47,9 @@ class Initialised:
     whole: bool = False
 
     def add(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
-        both = {*self.partitions.get(topic_id, ()), *partitions}
-        if both:
-            self.partitions[topic_id], self.names[topic_id] = tuple(sorted(both)), name
+        merged = {*self.partitions.get(topic_id, ()), *partitions}
+        if merged:
+            self.partitions[topic_id], self.names[topic_id] = tuple(sorted(merged)), name
 
 
 async def heartbeat(
@@ -82,12 +82,12 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
     (group,) = res.groups
     if group.error_code != Code.NONE:
         raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
-    found = Initialised(whole=group.assignment_epoch == group.group_epoch)
+    result = Initialised(whole=group.assignment_epoch == group.group_epoch)
     for m in group.members:
-        found.whole = found.whole and m.member_epoch == group.group_epoch
+        result.whole = result.whole and m.member_epoch == group.group_epoch
         for t in m.assignment.topic_partitions:
-            found.add(t.topic_id, t.topic_name, t.partitions)
-    return found
+            result.add(t.topic_id, t.topic_name, t.partitions)
+    return result
 
 
 async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
@@ -105,7 +105,7 @@ async def initialised(conn: BrokerConnection, group_id: str, timeout_s: float) -
     (group,) = res.groups
     if group.error_code != Code.NONE:
         raise ConnectionLost(f"DescribeShareGroupOffsets: {name_of(group.error_code)}")
-    found = Initialised()
+    result = Initialised()
     for t in group.topics:
-        found.add(t.topic_id, t.topic_name, [p.partition_index for p in t.partitions if p.error_code == Code.NONE])
-    return found
+        result.add(t.topic_id, t.topic_name, [p.partition_index for p in t.partitions if p.error_code == Code.NONE])
+    return result

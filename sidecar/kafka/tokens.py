@@ -20,7 +20,7 @@ TIMEOUT_S = 10.0
 KEPT = 0.8
 FORGET_S = 30.0
 LIFE_S = 3_600.0
-"""Life of an unsecured token, and of one that does not tell its end, in seconds."""
+"""Life of an unsecured token, and of one without an end, in seconds."""
 
 
 @dataclass
@@ -80,8 +80,8 @@ class Tokens:
                 with request.urlopen(self.url, timeout=TIMEOUT_S) as res:
                     return str(res.read().decode().strip())
             form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
-            who = f"{parse.quote_plus(self.client_id)}:{parse.quote_plus(self.secret)}".encode()
-            headers = {"Authorization": "Basic " + base64.b64encode(who).decode(), "Accept": "application/json"}
+            credentials = f"{parse.quote_plus(self.client_id)}:{parse.quote_plus(self.secret)}".encode()
+            headers = {"Authorization": "Basic " + base64.b64encode(credentials).decode(), "Accept": "application/json"}
             req = request.Request(self.url, parse.urlencode(form).encode(), headers)
             with request.urlopen(req, timeout=TIMEOUT_S) as res:
                 return str(json.load(res)["access_token"])

@@ -2,7 +2,7 @@
 
 A frame is its length (4 bytes, big-endian, without itself), the kind of its message (1 byte) and MessagePack. Which
 events and answers there are is read from the registry of kinds of groups. Both processes are of one version, which
-they tell each other first (`Hello`): the frames are no interface for others, and are never stored.
+they exchange first (`Hello`): the frames are no interface for others, and are never stored.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LinkError(Exception):
 
 
 class Hello(Struct, frozen=True):
-    """The sender's version: that of its package, and a digest of the shapes of all messages, which also tells apart two
-    states of one version under development."""
+    """The sender's version: that of its package, and a digest of the shapes of all messages, which also differs
+    between two states of one version under development."""
 
     version: str
     shapes: str
@@ -90,8 +90,8 @@ class LinkCodec:
     @cached_property
     def shapes(self) -> str:
         """Digest of the messages' shapes: names, order, types and defaults of their fields."""
-        told = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        schema = json.dumps(msgspec.json.schema_components(self._types), sort_keys=True)
+        return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
     def encode(self, message: Struct) -> bytes:
         if isinstance(message, Hello):

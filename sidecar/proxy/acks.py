@@ -12,7 +12,7 @@ KiB at most."""
 
 
 def is_silent(buf: bytes | bytearray, pos: int, version: int, size: int) -> bool | None:
-    """Returns whether this Produce gets no response (acks=0), or None if more bytes are needed to tell."""
+    """Returns whether this Produce gets no response (acks=0), or None if that takes more bytes."""
     head = bytes(buf[pos + PREFIX.size : min(len(buf), pos + PREFIX.size + PRODUCE_HEAD, pos + 4 + size)])
     try:
         acks = produce_acks(head, version, PRODUCE_FLEXIBLE_FROM)

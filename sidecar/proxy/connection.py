@@ -71,9 +71,9 @@ class Order(deque[_Slot]):
 
     def holds_back(self, api_key: int, size: int) -> bool:
         """Returns whether the next request, which the sidecar handles, waits for the answers to those before it."""
-        much = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes > 0
-        self.waits = much
-        return much
+        large = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes > 0
+        self.waits = large
+        return large
 
     def due(self, conn: ClientConnection) -> list[Action]:
         """Returns the replies that leave now. They count in the connection's turn: that the client takes no more is

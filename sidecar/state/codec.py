@@ -66,8 +66,8 @@ def latest(registry: Registry) -> dict[str, str]:
 
 def _of_tombstone(why: str, stamp: Stamp, revision: int) -> tuple[tuple[str, bytes], ...]:
     """Returns a tombstone's headers: the fields that begin a value."""
-    said = {"why": why, "owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision}
-    return tuple((name, str(value).encode()) for name, value in said.items())
+    fields = {"why": why, "owner_epoch": stamp.owner_epoch, "time_ms": stamp.time_ms, "revision": revision}
+    return tuple((name, str(value).encode()) for name, value in fields.items())
 
 
 class StateCodec:

@@ -82,7 +82,7 @@ def _put(into: dict[str, dict[K, bytes]], group_id: str, key: K, value: bytes | 
     """Sets or removes a value; an empty group is removed as well."""
     if value is not None:
         into.setdefault(group_id, {})[key] = value
-    elif (there := into.get(group_id)) is not None:
-        there.pop(key, None)
-        if not there:
+    elif (values := into.get(group_id)) is not None:
+        values.pop(key, None)
+        if not values:
             del into[group_id]

@@ -49,22 +49,22 @@ class Rebuilt:
 
 
 def rebuilt(
-    codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], but: Collection[Role] = ()
+    codec: StateCodec, values: Sequence[tuple[StateKey, bytes]], without: Collection[Role] = ()
 ) -> Generator[None, None, Rebuilt]:
-    """Builds a group, and yields so that others have their turn. `values`: all of the group's; `but`: roles of records
-    that are left out."""
-    found, registry = Rebuilt(), codec.registry
+    """Builds a group, and yields so that others have their turn. `values`: all of the group's; `without`: roles whose
+    records are left out."""
+    result, registry = Rebuilt(), codec.registry
     ordered: dict[int, list[tuple[StateKey, bytes]]] = {}
     for i, item in enumerate(values):
         if i % 256 == 255:
             yield
         key, row = item[0], registry.records.get(item[0].kind)
         if row is None:
-            found.problems.append(f"{key.kind} {key.sub_id}: a newer version may have written it")
+            result.problems.append(f"{key.kind} {key.sub_id}: a newer version may have written it")
             continue
-        if row.record.root or not found.kind:
-            found.kind, found.inspect = row.kind.name, row.kind.inspect
-        if row.record.role not in but:
+        if row.record.root or not result.kind:
+            result.kind, result.inspect = row.kind.name, row.kind.inspect
+        if row.record.role not in without:
             ordered.setdefault(row.order, []).append(item)
     looked = 0
     for order in sorted(ordered):
@@ -72,24 +72,24 @@ def rebuilt(
             if looked % LOOKED_AT == LOOKED_AT - 1:
                 yield
             looked += 1
-            _replay(codec, key, value, found)
-    return found
+            _replay(codec, key, value, result)
+    return result
 
 
-def _replay(codec: StateCodec, key: StateKey, value: bytes, found: Rebuilt) -> None:
-    if codec.registry.records[key.kind].kind.name != found.kind:
-        found.problems.append(f"{key.kind} {key.sub_id}: left over from when it was a group of another kind")
+def _replay(codec: StateCodec, key: StateKey, value: bytes, result: Rebuilt) -> None:
+    if codec.registry.records[key.kind].kind.name != result.kind:
+        result.problems.append(f"{key.kind} {key.sub_id}: left over from when it was a group of another kind")
         return
     try:
         record, body = codec.decode_with_body(key, value)
-        if not found.changed_ms or codec.registry.role(key.kind) is Role.GROUP:
-            found.changed_ms, found.why = round(body["time_ms"].timestamp() * 1000), record.why
-        found.group = codec.registry.replayed(record, found.group)
+        if not result.changed_ms or codec.registry.role(key.kind) is Role.GROUP:
+            result.changed_ms, result.why = round(body["time_ms"].timestamp() * 1000), record.why
+        result.group = codec.registry.replayed(record, result.group)
     except (StateError, InvariantError) as exc:
-        found.problems.append(f"{key.kind} {key.sub_id}: {exc}")
+        result.problems.append(f"{key.kind} {key.sub_id}: {exc}")
         return
     if (names := getattr(record, "names", None)) is not None:
-        found.names.update(names)
+        result.names.update(names)
 
 
 def at_once(work: Generator[None, None, Rebuilt]) -> Rebuilt:
@@ -98,5 +98,5 @@ def at_once(work: Generator[None, None, Rebuilt]) -> Rebuilt:
         try:
             next(work)
         except StopIteration as end:
-            found: Rebuilt = end.value
-            return found
+            result: Rebuilt = end.value
+            return result

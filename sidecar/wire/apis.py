@@ -141,9 +141,9 @@ SERVED: dict[int, ApiSpec] = {
 }
 
 IDS_SINCE, BY_ID = 10, 12
-"""Versions of Metadata: the first that tells ids of topics, and the first that takes them."""
+"""Versions of Metadata: the first that returns ids of topics, and the first that takes them."""
 PASSING: dict[int, ApiSpec] = {key: spec for key, spec in SERVED.items() if key != Api.METADATA}
-"""APIs that the sidecar looks into. On connections to brokers that tell topic ids and take none it is all of SERVED."""
+"""APIs that the sidecar looks into. All of SERVED for brokers that return topic ids and take none."""
 PRODUCE_FLEXIBLE_FROM = 9
 ALONE = frozenset(
     (
@@ -165,7 +165,7 @@ ALONE = frozenset(
 
 
 def looked_into(versions: Mapping[int, tuple[int, int]] | None) -> dict[int, ApiSpec]:
-    """Returns the APIs to look into on a connection to a broker that tells these ranges; None: it has told none."""
+    """Returns the APIs to look into on a connection to a broker with these versions; None: its versions are unknown."""
     highest = (versions or {}).get(Api.METADATA, (0, BY_ID))[1]
     return SERVED if IDS_SINCE <= highest < BY_ID else PASSING
 

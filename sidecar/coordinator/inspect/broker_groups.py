@@ -58,7 +58,7 @@ class BrokerGroups:
         self._changes = 0
 
     def version(self) -> int:
-        """Rises whenever something else would be told."""
+        """Rises whenever the answers change."""
         return self._changes
 
     def rows(self) -> Iterator[Row]:

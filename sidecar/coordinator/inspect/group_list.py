@@ -146,15 +146,15 @@ class Rows:
 
     def counts(self) -> Slices:
         """Returns the number of groups by kind, by state, by the owner's node and by the broker's node."""
-        found: dict[str, Counter[Any]] = {name: Counter() for name in ("kinds", "states", "owners", "brokers")}
+        counters: dict[str, Counter[Any]] = {name: Counter() for name in ("kinds", "states", "owners", "brokers")}
         for rows in self._all():
             yield
             for r in rows:
-                found["kinds"][r.kind] += 1
-                found["states"][r.state] += 1
-                found["owners" if r.broker < 0 else "brokers"][self.owner(r)] += 1
+                counters["kinds"][r.kind] += 1
+                counters["states"][r.state] += 1
+                counters["owners" if r.broker < 0 else "brokers"][self.owner(r)] += 1
         yield
-        return found
+        return counters
 
 
 def _fits(row: Row, text: str, kind: str, state: str) -> bool:

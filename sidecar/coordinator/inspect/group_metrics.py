@@ -62,7 +62,7 @@ class Census:
             self._publish(await self._count())
 
     async def _count(self) -> Counted:
-        found, at_ms, until = Counted(), now().mono_ms, time.perf_counter() + SLICE_S
+        counted, at_ms, until = Counted(), now().mono_ms, time.perf_counter() + SLICE_S
         for owner in self._service.owners:
             shard = owner.shard
             if shard is None or owner.phase is not Phase.SERVING:
@@ -75,15 +75,15 @@ class Census:
                 if group is None or soft is None:
                     continue
                 inspect = shard.registry.kinds[group.kind].inspect
-                found.groups[(group.kind, group.state_name())] += 1
+                counted.groups[(group.kind, group.state_name())] += 1
                 for protocol, members in inspect.members_by_protocol(group).items():
-                    found.members[(group.kind, protocol)] += members
+                    counted.members[(group.kind, protocol)] += members
                 if soft.rebalanced_ms and (recent := sum(ms > at_ms - RECENT_MS for ms in soft.rebalanced_ms)):
-                    found.rebalances.append((recent, group_id))
+                    counted.rebalances.append((recent, group_id))
                 unsettled_ms = self._unsettled_ms(owner.partition, group, soft, inspect)
                 if group.member_count() and unsettled_ms is not None:
-                    found.unsettled.append((unsettled_ms / 1000, group_id))
-        return found
+                    counted.unsettled.append((unsettled_ms / 1000, group_id))
+        return counted
 
     def _unsettled_ms(self, partition: int, group: Group, soft: Soft, inspect: Inspect) -> int | None:
         """Returns for how many ms the group has not been stable; None if it is. A new owner takes the age of the
@@ -96,17 +96,17 @@ class Census:
         since_change = None if changed_ms is None else max(at.wall_ms - changed_ms, 0)
         return max((ms for ms in (known, since_change) if ms is not None), default=None)
 
-    def _publish(self, found: Counted) -> None:
+    def _publish(self, counted: Counted) -> None:
         kinds = self._service.registry.kinds
         states = {(name, state): 0 for name, kind in kinds.items() for state in kind.inspect.states}
-        self._figures.only("groups", {**states, **found.groups}.items())
+        self._figures.only("groups", {**states, **counted.groups}.items())
         protocols = {
             (name, p): 0 for name, kind in kinds.items() for p in kind.inspect.members_by_protocol(kind.make(""))
         }
-        self._figures.only("members", {**protocols, **found.members}.items())
+        self._figures.only("members", {**protocols, **counted.members}.items())
         most: tuple[tuple[str, Iterable[tuple[float, str]]], ...] = (
-            ("group_rebalances", found.rebalances),
-            ("group_unsettled", found.unsettled),
+            ("group_rebalances", counted.rebalances),
+            ("group_unsettled", counted.unsettled),
         )
         for name, values in most:
             self._figures.only(name, (((group_id,), value) for value, group_id in nlargest(NAMED, values)))

@@ -109,7 +109,7 @@ class Views:
         a, sidecars = self._assignment(), []
         for node in self._nodes(a):
             _, host, port = a.members.get(node, ("", "", 0))
-            said, ready = self._cluster.sidecar(node)
+            info, ready = self._cluster.sidecar(node)
             sidecars.append(
                 {
                     "node": node,
@@ -117,14 +117,14 @@ class Views:
                     "broker": f"{host}:{port}" if host else "",
                     "answers": None if node == self._node_id or not host else node not in self._cluster.suspects(),
                     "ready": ready,
-                    "version": (said and said.version) or None,
-                    "since_ms": (said and said.started_ms) or None,
+                    "version": (info and info.version) or None,
+                    "since_ms": (info and info.started_ms) or None,
                     "partitions": a.owners.count(node),
                     "groups": counts["owners"][node],
                 }
             )
         brokers = [
-            {"node": n, "groups": counts["brokers"][n], **told} for n, told in self.brokers.last_answers().items()
+            {"node": n, "groups": counts["brokers"][n], **answer} for n, answer in self.brokers.last_answers().items()
         ]
         groups = {"total": sum(counts["kinds"].values()), "kinds": counts["kinds"], "states": counts["states"]}
         head = {"cluster": self._cluster.id(), "generation": a.generation}
@@ -133,8 +133,8 @@ class Views:
     def find(self, search: str, kind: str, state: str, sort: str, begin: int, limit: int) -> Slices:
         """Returns how many groups match, and the rows of a page that begins at `begin`."""
         yield from self.rows.refresh()
-        found = yield from self.rows.find(search, kind, state, sort, begin, limit)
-        return found
+        page = yield from self.rows.find(search, kind, state, sort, begin, limit)
+        return page
 
     def row(self, group_id: str) -> Slices:
         """Returns the row of a group; None if the sidecars do not have it and no broker lists it."""
@@ -188,17 +188,17 @@ class Views:
         """Returns the facts about the group as a whole, with all members by id in `members`; None as `group`."""
         number = partition_for(group_id, len(self._state.partitions))
         values = list(self._state.partitions[number].groups.get(group_id, {}).items())
-        theirs = None if values else self.brokers.row(group_id)
-        said = group_id in self._rules.overrides or self._rules.wanted(group_id)
-        if not values and not said and theirs is None:
+        row = None if values else self.brokers.row(group_id)
+        managed = group_id in self._rules.overrides or self._rules.wanted(group_id)
+        if not values and not managed and row is None:
             return None
-        owner = self._owner(number) if theirs is None else -1
+        owner = self._owner(number) if row is None else -1
         seen = yield from rebuilt(self._codec, values)
         head = {
             "group": group_id,
             "partition": number,
             "owner": owner if owner >= 0 else None,
-            "broker": None if theirs is None else theirs.broker,
+            "broker": None if row is None else row.broker,
             "here": owner == self._node_id,
             "where": self._rules.whereabouts(group_id),
             "managed": self._rules.overrides.get(group_id, "as the patterns say"),
@@ -208,19 +208,19 @@ class Views:
             "lag": _sum(self.lag.of(group_id)),
             "members": (yield from self._members(seen)),
         }
-        if theirs is not None:
-            head |= {"kind": theirs.kind, "state": theirs.state}
+        if row is not None:
+            head |= {"kind": row.kind, "state": row.state}
         del seen, values  # thousands of members: in a step of their own
         yield
         return head
 
     def _facts(self, seen: Rebuilt) -> Json:
         """Returns `kind`, `state`, `at_rest` (no rebalance is under way), `because`, `problems`, the kind's facts."""
-        told: Json = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
+        facts: Json = {"kind": seen.kind, "state": seen.state, "because": seen.why, "problems": seen.problems}
         if seen.inspect is None:
-            return told | {"at_rest": True}
+            return facts | {"at_rest": True}
         names = {"epoch_name": seen.inspect.epoch_name, "assignor_name": seen.inspect.assignor_name}
-        return told | {"at_rest": seen.state in seen.inspect.at_rest} | names | seen.facts()
+        return facts | {"at_rest": seen.state in seen.inspect.at_rest} | names | seen.facts()
 
     def _members(self, seen: Rebuilt) -> Slices:
         """Returns member id -> its fields."""
@@ -237,30 +237,30 @@ class Views:
     def _partitions(self, head: Json, members: Mapping[str, Json], begin: int, limit: int) -> Slices:
         """Returns a page of partitions by topic (or role and subtopology): the members that own each, have it as
         target, or still have to give it up. There are several where the kind allows it."""
-        found: dict[str, dict[int, MembersByRole]] = {}
+        by_topic: dict[str, dict[int, MembersByRole]] = {}
         for member_id, m in members.items():
             yield
             for name, part in (("owner", "owns"), ("target", "target"), ("leaves", "gives_up")):
                 for topic, numbers in ({} if isinstance(m[part], str) else m[part]).items():
-                    rows = found.setdefault(topic, {})
+                    rows = by_topic.setdefault(topic, {})
                     for n in numbers:
                         if n not in rows:
                             rows[n] = {"owner": [], "target": [], "leaves": []}
                         rows[n][name].append(member_id)
         kind, lag = self._codec.registry.kinds.get(head["kind"]), self.lag.of(head["group"])
         for topic, n in lag or ():
-            found.setdefault(topic, {}).setdefault(n, {"owner": [], "target": [], "leaves": []})
+            by_topic.setdefault(topic, {}).setdefault(n, {"owner": [], "target": [], "leaves": []})
         out, total = [], 0
-        for topic in sorted(found):
+        for topic in sorted(by_topic):
             yield
-            rows = found[topic]
+            rows = by_topic[topic]
             for n in islice(sorted(rows), max(0, begin - total), max(0, begin + limit - total)):
                 if n % LOOKED_AT == 0:
                     yield
-                whose = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
+                roles = {name: listed(ids) if ids else None for name, ids in rows[n].items()}
                 offsets = None if lag is None else lag.get((topic, n))
                 place = topic_place if kind is None or not any(rows[n].values()) else kind.inspect.place
-                out.append({"topic": topic, "partition": n, "name": place(topic, n), **whose, **_behind(offsets)})
+                out.append({"topic": topic, "partition": n, "name": place(topic, n), **roles, **_behind(offsets)})
             total += len(rows)
             yield from _freed(rows)
         return {"total": total, "begin": begin, "rows": out}

@@ -146,25 +146,25 @@ class Exporter:
     async def look(self) -> None:
         """Runs one round: asks the brokers, then makes the page anew."""
         began = time.monotonic()
-        found, view = LagSnapshot(node_id=self._settings.node_id), self._ports.view()
-        keepers = await self._groups(found)
+        snapshot, view = LagSnapshot(node_id=self._settings.node_id), self._ports.view()
+        keepers = await self._groups(snapshot)
         for node_id, groups in keepers.items():
             for batch in group_batches(groups):
-                await self._ask_committed(found, node_id, batch)
+                await self._ask_committed(snapshot, node_id, batch)
         if self._service.owners[0].phase is Phase.SERVING:
-            found.brokers = len(view.brokers)
+            snapshot.brokers = len(view.brokers)
         if self._settings.topics:
-            self._led_here(found, view)
-        consumed = {place for offsets in found.committed.values() for place in offsets}
-        await self._ask_listed(found.latest, view, consumed | found.led.keys(), LATEST)
-        await self._ask_listed(found.earliest, view, found.led.keys(), EARLIEST)
-        (text, series, cut), lags = await asyncio.to_thread(_made, found, self._settings.series)
+            self._led_here(snapshot, view)
+        consumed = {place for offsets in snapshot.committed.values() for place in offsets}
+        await self._ask_listed(snapshot.latest, view, consumed | snapshot.led.keys(), LATEST)
+        await self._ask_listed(snapshot.earliest, view, snapshot.led.keys(), EARLIEST)
+        (text, series, cut), lags = await asyncio.to_thread(_made, snapshot, self._settings.series)
         if cut and not self.page.cut:
             self._log.warning("not all offsets and lags are exported: see exporter.series", series=series, cut=cut)
         self.page = Page(text, series, cut, time.monotonic(), lags)
         self._took.set(time.monotonic() - began)
 
-    async def _groups(self, found: LagSnapshot) -> dict[int, list[str]]:
+    async def _groups(self, snapshot: LagSnapshot) -> dict[int, list[str]]:
         """Counts the members of the exported groups. Returns node id of the broker that keeps the offsets -> groups."""
         keepers: dict[int, list[str]] = {}
         seen = 0
@@ -179,32 +179,32 @@ class Exporter:
                     await asyncio.sleep(0)
                 group = shard.groups.get(group_id)
                 if group is not None and self._settings.named(group_id):
-                    found.members[group_id] = group.member_count()
+                    snapshot.members[group_id] = group.member_count()
                     if node_id >= 0:
                         keepers.setdefault(node_id, []).append(group_id)
         return keepers
 
-    async def _ask_committed(self, found: LagSnapshot, node_id: int, groups: Sequence[str]) -> None:
+    async def _ask_committed(self, snapshot: LagSnapshot, node_id: int, groups: Sequence[str]) -> None:
         try:
             conn = await self._cluster.lane(node_id, Lane.EXPORTER)
-            found.committed.update(await committed(conn, groups, ANSWER_S))
+            snapshot.committed.update(await committed(conn, groups, ANSWER_S))
         except NO_ANSWER as exc:
             self._trouble("committed offsets", node_id, exc)
 
-    def _led_here(self, found: LagSnapshot, view: ClusterView) -> None:
+    def _led_here(self, snapshot: LagSnapshot, view: ClusterView) -> None:
         for topic, leaders in view.leaders.items():
             for partition, leader in enumerate(leaders):
                 if leader == self._settings.node_id:
-                    found.led[(topic, partition)] = (topic, partition) in view.behind
+                    snapshot.led[(topic, partition)] = (topic, partition) in view.behind
             if leaders and leaders[0] == self._settings.node_id:
-                found.partitions[topic] = len(leaders)
+                snapshot.partitions[topic] = len(leaders)
 
     async def _ask_listed(self, into: Offsets, view: ClusterView, places: Iterable[Place], timestamp: int) -> None:
         for node_id, batches in by_leader(places, view.leaders).items():
-            for asked in batches:
+            for batch in batches:
                 try:
                     conn = await self._cluster.lane(node_id, Lane.EXPORTER)
-                    into.update(await listed(conn, asked, timestamp, ANSWER_S))
+                    into.update(await listed(conn, batch, timestamp, ANSWER_S))
                 except NO_ANSWER as exc:
                     self._trouble("ends of partitions", node_id, exc)
                     break
@@ -216,15 +216,15 @@ class Exporter:
 
 
 # ---- the page: in a thread ------------------------------------------------------------------------------------------
-def _made(found: LagSnapshot, most: int) -> tuple[tuple[bytes, int, int], Lags]:
-    return page_of(found, most), behind(found.committed, found.latest)
+def _made(snapshot: LagSnapshot, most: int) -> tuple[tuple[bytes, int, int], Lags]:
+    return page_of(snapshot, most), behind(snapshot.committed, snapshot.latest)
 
 
-def page_of(found: LagSnapshot, most: int) -> tuple[bytes, int, int]:
+def page_of(snapshot: LagSnapshot, most: int) -> tuple[bytes, int, int]:
     """Returns the text, the number of its series, and the number of series that were cut."""
     lines: list[str] = []
     series = cut = 0
-    for name, rows in rows_of(found).items():
+    for name, rows in rows_of(snapshot).items():
         ordered = sorted(rows)
         kept = ordered[: max(0, most - series)]
         cut += len(ordered) - len(kept)
@@ -236,21 +236,22 @@ def page_of(found: LagSnapshot, most: int) -> tuple[bytes, int, int]:
     return "".join(f"{line}\n" for line in lines).encode(), series, cut
 
 
-def rows_of(found: LagSnapshot) -> dict[str, Iterator[Row]]:
-    ends = behind(found.committed, found.latest)
+def rows_of(snapshot: LagSnapshot) -> dict[str, Iterator[Row]]:
+    led = snapshot.led
+    ends = behind(snapshot.committed, snapshot.latest)
     lags = {group: {place: p.lag for place, p in of.items()} for group, of in ends.items()}
     rows: dict[str, Iterator[Row]] = {
         "kafka_consumergroup_lag_sum": _sums(lags),
-        "kafka_consumergroup_members": (((g,), n) for g, n in found.members.items()),
-        "kafka_brokers": (((), n) for n in (found.brokers,) if n >= 0),
-        "kafka_consumergroup_current_offset_sum": _sums(found.committed),
+        "kafka_consumergroup_members": (((g,), n) for g, n in snapshot.members.items()),
+        "kafka_brokers": (((), n) for n in (snapshot.brokers,) if n >= 0),
+        "kafka_consumergroup_current_offset_sum": _sums(snapshot.committed),
         "kafka_consumergroup_lag": _each(lags),
-        "kafka_consumergroup_current_offset": _each(found.committed),
-        "kafka_topic_partitions": (((t,), n) for t, n in found.partitions.items()),
-        "kafka_topic_partition_current_offset": _places(found.latest, found.led),
-        "kafka_topic_partition_oldest_offset": _places(found.earliest, found.led),
-        "kafka_topic_partition_leader": (((t, str(p)), found.node_id) for t, p in found.led),
-        "kafka_topic_partition_under_replicated_partition": (((t, str(p)), int(b)) for (t, p), b in found.led.items()),
+        "kafka_consumergroup_current_offset": _each(snapshot.committed),
+        "kafka_topic_partitions": (((t,), n) for t, n in snapshot.partitions.items()),
+        "kafka_topic_partition_current_offset": _places(snapshot.latest, led),
+        "kafka_topic_partition_oldest_offset": _places(snapshot.earliest, led),
+        "kafka_topic_partition_leader": (((t, str(p)), snapshot.node_id) for t, p in led),
+        "kafka_topic_partition_under_replicated_partition": (((t, str(p)), int(b)) for (t, p), b in led.items()),
     }
     return {name: rows[name] for name in FAMILIES}
 

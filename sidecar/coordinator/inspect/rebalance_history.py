@@ -181,7 +181,7 @@ class RebalanceHistory:
     def of(self, group_id: str) -> Slices:
         """Returns the last rebalances, the newest first, in small steps."""
         group = self._groups.get(group_id)
-        found: list[Json] = []
+        rebalances: list[Json] = []
         before: Heading | None = None
         for step in () if group is None else tuple(group.steps):
             yield
@@ -190,17 +190,17 @@ class RebalanceHistory:
                 continue
             inspect = self._inspect(step)
             heading = inspect.heading(body)
-            if not found or inspect.begins(before, heading):
-                found.append(_rebalance_json(step, body))
+            if not rebalances or inspect.begins(before, heading):
+                rebalances.append(_rebalance_json(step, body))
             else:
                 for name, these in (("joined", step.joined), ("left", step.left)):
-                    found[-1][name] = _joined(found[-1][name], these)
-            before, now = heading, found[-1]
+                    rebalances[-1][name] = _joined(rebalances[-1][name], these)
+            before, now = heading, rebalances[-1]
             now["epoch"] = heading.epoch
             if heading.state:
                 _by_state(now, heading, inspect, _ms(body["time_ms"]))
             else:
-                self._by_members(found, step)
+                self._by_members(rebalances, step)
             if step.changes:
                 yield from self._count(step, inspect)
             if step.forgotten:
@@ -208,20 +208,20 @@ class RebalanceHistory:
             elif step.moved is not None and now["moved"] is not None:
                 now["moved"] += step.moved
         yield
-        return found[: -self._kept - 1 : -1]
+        return rebalances[: -self._kept - 1 : -1]
 
     def _inspect(self, step: Step) -> Inspect:
         return self._codec.registry.records[step.kind].kind.inspect
 
-    def _by_members(self, found: list[Json], step: Step) -> None:
+    def _by_members(self, rebalances: list[Json], step: Step) -> None:
         """Fills in when a rebalance was assigned and when its members came to rest, if group records have no state."""
         target, last = self._read(step.target), self._read(step.last)
         if target is not None:
-            for told in found:  # the assignor may have run while the group went on
-                if told["epoch"] == target["assignment_epoch"]:
-                    told["assigned_ms"] = told["assigned_ms"] or _ms(target["time_ms"])
+            for rebalance in rebalances:  # the assignor may have run while the group went on
+                if rebalance["epoch"] == target["assignment_epoch"]:
+                    rebalance["assigned_ms"] = rebalance["assigned_ms"] or _ms(target["time_ms"])
         if last is not None:
-            found[-1]["settled_ms"] = _ms(last["time_ms"])
+            rebalances[-1]["settled_ms"] = _ms(last["time_ms"])
 
     def _count(self, step: Step, inspect: Inspect) -> Slices:
         """Counts the partitions or tasks of members' targets that their previous targets did not have."""
@@ -249,19 +249,19 @@ def _rebalance_json(step: Step, body: Json) -> Json:
 UNSETTLED: Json = {"assigned_ms": None, "settled_ms": None}
 
 
-def _by_state(told: Json, heading: Heading, inspect: Inspect, at_ms: int) -> None:
-    told["state"] = heading.state
+def _by_state(rebalance: Json, heading: Heading, inspect: Inspect, at_ms: int) -> None:
+    rebalance["state"] = heading.state
     if heading.state in inspect.at_rest:
-        told["settled_ms"] = at_ms
-        told["assigned_ms"] = None if heading.state == EMPTY else at_ms
+        rebalance["settled_ms"] = at_ms
+        rebalance["assigned_ms"] = None if heading.state == EMPTY else at_ms
 
 
 EMPTY = "Empty"
 
 
-def _joined(told: Json | None, these: MemberCount | None) -> Json:
-    names = [] if told is None else told["names"]
-    count = 0 if told is None else told["count"]
+def _joined(known: Json | None, these: MemberCount | None) -> Json:
+    names = [] if known is None else known["names"]
+    count = 0 if known is None else known["count"]
     if these is None:
         return {"count": count, "names": names}
     return {"count": count + these.count, "names": (names + these.names)[:NAMES_MAX]}

@@ -83,6 +83,6 @@ class FormerOwners:
             return False  # damaged: the owner is unknown
         if member_id == next_id:
             return True  # it counts by its last claim
-        present = {there for there, _, _ in self._assignment().members.values()}
-        # Generations of a group that was there before this one tell nothing.
+        present = {m for m, _, _ in self._assignment().members.values()}
+        # Generations of an earlier group of this name do not count.
         return self._given_up.gave_up(member_id, generation if member_id in present else EVERY_GENERATION)

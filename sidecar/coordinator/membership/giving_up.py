@@ -1,7 +1,7 @@
 """Publishes which partitions this process answers for no more, so that other sidecars need not wait for its leases.
 
 The record is written after the coordinator has dropped the partitions, which ends all grants to its front. A front in
-another process may hear of that a moment later, so no record is written then.
+another process may learn of that a moment later, so no record is written then.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ class GivingUp:
         self._former: tuple[str, ...] = ()
         """The last member ids that this process has lost, the newest last."""
 
-    def info(self, said: SidecarInfo) -> SidecarInfo:
+    def info(self, info: SidecarInfo) -> SidecarInfo:
         """Returns the info for the next membership: it names the former member ids too."""
-        return replace(said, former=self._former)
+        return replace(info, former=self._former)
 
     def add_former(self, member_id: str) -> None:
         """Adds a lost member id to the former ones: the process owns nothing under it."""
         if member_id and self._publishes:
             self._former = (*self._former, member_id)[-FORMER_MAX:]
 
-    def publish_withdrawal(self, member_id: str, said: SidecarInfo) -> None:
+    def publish_withdrawal(self, member_id: str, info: SidecarInfo) -> None:
         """Tells the others that this member answers for nothing: the sidecar stays out of the group for a while."""
-        self._publish(member_id, said, EVERY_GENERATION, "withdrew")
+        self._publish(member_id, info, EVERY_GENERATION, "withdrew")
 
-    def assigned(self, before: Assignment, there: Assignment, member_id: str, said: SidecarInfo) -> None:
-        """Tells the others if the map of the new generation, `there`, takes partitions from this sidecar."""
-        mine = said.node_id
-        if any(n == mine and there.owner_of(p) != mine for p, n in enumerate(before.owners)):
-            self._publish(member_id, said, there.generation, "gave partitions up")
+    def assigned(self, before: Assignment, after: Assignment, member_id: str, info: SidecarInfo) -> None:
+        """Tells the others if the map of the new generation, `after`, takes partitions from this sidecar."""
+        node_id = info.node_id
+        if any(n == node_id and after.owner_of(p) != node_id for p, n in enumerate(before.owners)):
+            self._publish(member_id, info, after.generation, "gave partitions up")
 
-    def last_info(self, said: SidecarInfo) -> SidecarInfo:
+    def last_info(self, info: SidecarInfo) -> SidecarInfo:
         """Returns the info for the last record of this sidecar: it answers for nothing any more."""
-        return replace(self.info(said), gave_up=EVERY_GENERATION) if self._publishes else said
+        return replace(self.info(info), gave_up=EVERY_GENERATION) if self._publishes else info
 
-    def _publish(self, member_id: str, said: SidecarInfo, generation: int, why: str) -> None:
+    def _publish(self, member_id: str, info: SidecarInfo, generation: int, why: str) -> None:
         if self._publishes:
-            info = replace(self.info(said), gave_up=generation)
+            info = replace(self.info(info), gave_up=generation)
             self._tasks.spawn(self._roster.update(member_id, info, why), f"roster: {why}")

@@ -1,5 +1,5 @@
 """The newest known leaders of a topic's partitions. A broker that was cut off or stood still reports the previous
-leaders until it has heard of the change itself; so each partition keeps the leader with the highest leader epoch, as
+leaders until it learns of the change itself; so each partition keeps the leader with the highest leader epoch, as
 clients do (KIP-320)."""
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Leaders:
         topic_id = next((t.id for t in view.topics if t.name == self._topic), b"")
         if topic_id == self._id and len(epochs) == len(self._epochs):
             known = list(zip(self._epochs, self.now, strict=True))
-            told = zip(epochs, leaders, strict=True)
-            both = [
+            listed = zip(epochs, leaders, strict=True)
+            newest = [
                 new if UNKNOWN in (new[0], old[0]) or new[0] >= old[0] else old
-                for new, old in zip(told, known, strict=True)
+                for new, old in zip(listed, known, strict=True)
             ]
-            epochs, leaders = tuple(e for e, _ in both), tuple(n for _, n in both)
+            epochs, leaders = tuple(e for e, _ in newest), tuple(n for _, n in newest)
         self.now, self._id, self._epochs = leaders, topic_id, epochs
         return True

@@ -23,18 +23,18 @@ class MapCheck:
         self._group = group
         self._log = log
 
-    async def checked(self, generation: int, leader: str, told: bytes, own: bytes | None) -> Assignment:
-        """Returns the map of this generation, decoded from `told`. `own`: the map that this sidecar has sent as the
+    async def checked(self, generation: int, leader: str, encoded: bytes, own: bytes | None) -> Assignment:
+        """Returns the map of this generation, decoded from `encoded`. `own`: the map that this sidecar has sent as the
         leader; None: another member leads. Raises ConnectionLost if the map is a stranger's: any client that may READ
         the group can lead it when the sidecars have left it, and can send a SyncGroup in the leader's name."""
-        if own is not None and told != own:
+        if own is not None and encoded != own:
             if self._roster.due("forged"):
                 self._log.error("somebody has spoken in this sidecar's name in the owners' group", remedy=REMEDY)
             raise ConnectionLost("the map is somebody else's")
         if own is None and not self._roster.enrolled(leader):
             await self._judge(leader)
         try:
-            return Assignment.decode(generation, told)
+            return Assignment.decode(generation, encoded)
         except ValueError as exc:
             if self._roster.due("unreadable"):
                 self._log.error("the map of owners cannot be read", leader=leader, remedy=REMEDY)

@@ -100,12 +100,12 @@ class OwnersClient:
     async def close_when_moved(self, node: int, conn: BrokerConnection) -> None:
         """Closes `conn`, on which a JoinGroup or SyncGroup waits, when another broker than `node` coordinates the
         group. A broker that stands still or is cut off neither answers nor closes the connection itself."""
-        found = node
-        while found == node:
+        current = node
+        while current == node:
             await asyncio.sleep(WATCH_S)
             try:
-                found = await self.coordinator()
+                current = await self.coordinator()
             except NO_ANSWER as exc:
                 self._log.debug("coordinator of the owners' group not found", error=str(exc) or "timed out")
-        self._log.info("another broker coordinates the owners' group; joining there", node=found, before=node)
+        self._log.info("another broker coordinates the owners' group; joining there", node=current, before=node)
         conn.close()

@@ -80,20 +80,20 @@ class OwnersGroup:
         self._removed: dict[str, int] = {}
         """Peers that this sidecar has removed since it last joined: member id -> node id of the broker that did it."""
         self._expects_until_s = 0.0
-        """Monotonic time until which this sidecar joins again and again: a peer said that it has left, and the next
+        """Monotonic time until which this sidecar joins again and again: a peer reported that it has left, and the next
         generation, without that peer, has not come yet."""
         self._rejoin = asyncio.Event()
         self._joining = False
         self._answers = answers
         on_words = {LEFT: self._peer_left, TOPICS: listener.topics_changed}
-        says = (self._remove, listener.peers_suspected, on_words)
-        self.peers = Peers(settings.peers, node_id, self._members, *says, tasks, log)
+        callbacks = (self._remove, listener.peers_suspected, on_words)
+        self.peers = Peers(settings.peers, node_id, self._members, *callbacks, tasks, log)
         self._stopping = False
         self._enabled = asyncio.Event()
         self._enabled.set()
         self._warm = asyncio.Event()
-        said = (settings.group_id, settings.proof_topic, settings.proof_ms)
-        self._lease_commits = LeaseCommits(cluster, *said, self._live_member, self._lease.committed, log)
+        proof = (settings.group_id, settings.proof_topic, settings.proof_ms)
+        self._lease_commits = LeaseCommits(cluster, *proof, self._live_member, self._lease.committed, log)
         ports = HeartbeatPorts(self._live_member, self._rebalances, self._unknown)
         heartbeats = OwnersHeartbeats(cluster, settings, self._lease, ports, log)
         self._tasks: list[asyncio.Task[None]] = [
@@ -236,8 +236,8 @@ class OwnersGroup:
     def _info(self) -> SidecarInfo:
         peer_port = 0 if self._answers is None else self._answers.port
         s = self.settings
-        said = SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
-        return replace(said, version=s.version)
+        info = SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
+        return replace(info, version=s.version)
 
     async def _join_at(self, conn: BrokerConnection) -> None:
         info = self._giving_up.info(self._info())
@@ -291,10 +291,10 @@ class OwnersGroup:
             self._lease_commits.at_once()
         self._lease.answered(sent, written=self.is_leader)
         own = whole if self.is_leader else None
-        found = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
+        assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
         if self.member_id != res.member_id:
             raise Lost("lost while joining")
-        before, self.assignment = self.assignment, found
+        before, self.assignment = self.assignment, assignment
         self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id))
         self._giving_up.assigned(before, self.assignment, self.member_id, self._info())
 
@@ -323,8 +323,8 @@ class OwnersGroup:
     def _live_member(self) -> tuple[str, int] | None:
         """Returns member id and generation once a broker has answered this member; None before. A broker hands out the
         member id before the member joins, and does not know it until then."""
-        there = self.member_id and self._lease.has_answer and self.assignment.generation >= 0
-        return (self.member_id, self.assignment.generation) if there else None
+        known = self.member_id and self._lease.has_answer and self.assignment.generation >= 0
+        return (self.member_id, self.assignment.generation) if known else None
 
 
 def sidecar_of(group: OwnersGroup, node: int) -> tuple[SidecarInfo | None, bool | None]:

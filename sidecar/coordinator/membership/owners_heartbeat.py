@@ -63,9 +63,9 @@ class OwnersHeartbeats:
                 if self._is_still(member_id):
                     self._lease.answered(sent)  # if that node does not answer, another will soon be coordinator
                 self._conn = await self._cluster.open(node)
-            if (asked := self._ports.member()) is None:
+            if (member := self._ports.member()) is None:
                 return
-            member_id, generation = asked
+            member_id, generation = member
             sent = now()
             req = hb.HeartbeatRequest(group_id=self._settings.group_id, generation_id=generation, member_id=member_id)
             timeout_s = self._settings.session_timeout_ms / 2000
@@ -74,12 +74,12 @@ class OwnersHeartbeats:
             self._log.debug("owners' heartbeat failed", error=str(exc) or "timed out")
             self._close()
             return
-        if asked == self._ports.member():  # else it has joined again since, and this answer is out of date
+        if member == self._ports.member():  # else it has joined again since, and this answer is out of date
             self._heartbeat_answered(res.error_code, sent)
 
     def _is_still(self, member_id: str) -> bool:
-        there = self._ports.member()
-        return there is not None and there[0] == member_id
+        member = self._ports.member()
+        return member is not None and member[0] == member_id
 
     def _heartbeat_answered(self, code: int, sent: Now) -> None:
         if code == Code.NONE:

@@ -28,9 +28,9 @@ KINDS_BEFORE = ("classic", "consumer")
 """The kinds of a sidecar whose info has no `kinds`: the versions before share groups coordinate these."""
 
 
-def own_patterns(told: Any) -> OwnPatterns:
+def own_patterns(patterns: Any) -> OwnPatterns:
     """Returns the patterns that a peer wrote, perhaps in another version, with both names and sorted."""
-    return {name: sorted(map(str, told.get(name, ()))) for name in ("include", "exclude")}
+    return {name: sorted(map(str, patterns.get(name, ()))) for name in ("include", "exclude")}
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class SidecarInfo:
             raise ValueError(repr(exc)) from None
 
 
-def joining(said: SidecarInfo, barriers: Collection[int]) -> bytes:
+def joining(info: SidecarInfo, barriers: Collection[int]) -> bytes:
     """The metadata of a sidecar's JoinGroup. `barriers`: its partitions with groups in the middle of a rebalance."""
-    return json.dumps({**said.as_dict(), "barriers": sorted(barriers)}).encode()
+    return json.dumps({**info.as_dict(), "barriers": sorted(barriers)}).encode()
 
 
 def barriers_of(raw: bytes) -> frozenset[int]:
@@ -113,8 +113,8 @@ class Assignment:
         patterns = {str(n): p for n, p in self.patterns.items()}
         ports = {str(n): p for n, p in self.peer_ports.items()}
         kinds = {str(n): list(k) for n, k in self.kinds.items()}
-        told = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
-        return json.dumps({**told, "kinds": kinds}).encode()
+        fields = {"owners": list(self.owners), "members": members, "patterns": patterns, "peer_ports": ports}
+        return json.dumps({**fields, "kinds": kinds}).encode()
 
     @staticmethod
     def decode(generation: int, raw: bytes) -> Assignment:
@@ -133,7 +133,7 @@ class Assignment:
         return self.owners[partition] if partition < len(self.owners) else -1
 
     def lacking(self, kind: str) -> list[int]:
-        """Returns the nodes whose sidecars do not coordinate this kind of groups, or do not tell their kinds because
+        """Returns the nodes whose sidecars do not coordinate this kind of groups, or do not send their kinds because
         they or the group's leader are of an older version."""
         return sorted(n for n in self.members if kind not in self.kinds.get(n, KINDS_BEFORE))
 

@@ -6,7 +6,7 @@ fill up. Links prove nothing: a peer that was removed by mistake is a member aga
 
 A sidecar whose broker is gone sends `LEFT` on its links, so that the others need not wait until the brokers announce
 the rebalance: while a commit waits for the dead broker, no heartbeat is answered. A sidecar through which topics were
-changed sends `TOPICS`: the groups of the others hear of it as soon as its own. The echo of a ping is followed by a word
+changed sends `TOPICS`: the others' groups learn of it as soon as its own. The echo of a ping is followed by a word
 of `STATES`: whether the sidecar is ready.
 """
 
@@ -184,9 +184,9 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received = True
-        for word, hear in self._on_words.items():
+        for word, callback in self._on_words.items():
             if word in data:
-                hear()
+                callback()
         for word, means in STATES.items():
             if word in data:
                 self.ready = means

@@ -39,9 +39,9 @@ class Barriers:
         at_s = time.monotonic()
         moving = {p for p, pair in enumerate(zip(leaders, owners, strict=False)) if len(set(pair)) > 1} - new
         self._since_s = {p: self._since_s.get(p, at_s) for p in moving}
-        told = moving & self._reported if at_s - self._reported_s < FRESH_S else set()
-        late = {p for p in told if at_s - self._since_s[p] >= self._wait_s}
+        reported = moving & self._reported if at_s - self._reported_s < FRESH_S else set()
+        late = {p for p in reported if at_s - self._since_s[p] >= self._wait_s}
         for p in sorted(late - self._late):
             self._log.info("a partition moves during a rebalance", partition=p, waited_s=self._wait_s)
         self._late = (self._late | late) & moving
-        return told - late
+        return reported - late

@@ -60,17 +60,17 @@ NOT_READ = "none: it counts when the leader of the group has read its record; if
 class Members(Protocol):
     """The roster as owners_group.py uses it."""
 
-    async def enrol(self, member_id: str, said: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
+    async def enrol(self, member_id: str, info: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
         """Writes this sidecar's record and returns when it is written. `present()`: the ids of the group's members,
         asked only if the node has other records. Raises ConnectionLost, and the errors of `present`."""
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         """Returns the members that are sidecars: the state topic has a record of each. `members`: id -> metadata."""
 
-    async def left(self, member_id: str, said: SidecarInfo) -> None:
+    async def left(self, member_id: str, info: SidecarInfo) -> None:
         """Records that this member has left. Returns when that is written, or when it cannot be written soon."""
 
-    async def update(self, member_id: str, said: SidecarInfo, why: str) -> None:
+    async def update(self, member_id: str, info: SidecarInfo, why: str) -> None:
         """Rewrites the record of this member. Returns when that is written, or when it cannot be written soon."""
 
     def info_of(self, member_id: str) -> SidecarInfo | None:
@@ -115,15 +115,15 @@ class Roster:
             self._strangers -= self._records().keys()
             self.came_late()
 
-    async def enrol(self, member_id: str, said: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
-        former = {m for m, s in self._records().items() if s.node_id == said.node_id}
+    async def enrol(self, member_id: str, info: SidecarInfo, present: Callable[[], Awaitable[set[str]]]) -> None:
+        former = {m for m, s in self._records().items() if s.node_id == info.node_id}
         gone = former - await present() - {member_id} if former - {member_id} else set()
         problem = ""
         for _ in range(ENROL_TRIES):
-            p = (said.node_id + self._failed_appends) % len(self._state.partitions)
+            p = (info.node_id + self._failed_appends) % len(self._state.partitions)
             try:
-                await self._append(p, [self._record(p, _name(said.node_id, member_id), said)])
-                await self._remove({_name(said.node_id, m) for m in gone})
+                await self._append(p, [self._record(p, _name(info.node_id, member_id), info)])
+                await self._remove({_name(info.node_id, m) for m in gone})
                 return
             except WriteLost as exc:
                 problem, self._failed_appends = str(exc), self._failed_appends + 1
@@ -136,18 +136,18 @@ class Roster:
     async def _remove(self, names: set[str]) -> None:
         """Removes the records of these names. Raises WriteLost."""
         for p, part in enumerate(self._state.partitions):
-            if there := sorted(names & part.configs.get("", {}).keys()):
-                await self._append(p, [self._record(p, name, None) for name in there])
+            if known := sorted(names & part.configs.get("", {}).keys()):
+                await self._append(p, [self._record(p, name, None) for name in known])
 
-    async def left(self, member_id: str, said: SidecarInfo) -> None:
-        await self.update(member_id, replace(said, left_ms=wall_ms()), "left")
+    async def left(self, member_id: str, info: SidecarInfo) -> None:
+        await self.update(member_id, replace(info, left_ms=wall_ms()), "left")
 
-    async def update(self, member_id: str, said: SidecarInfo, why: str) -> None:
-        name = _name(said.node_id, member_id)
+    async def update(self, member_id: str, info: SidecarInfo, why: str) -> None:
+        name = _name(info.node_id, member_id)
         for p, part in enumerate(self._state.partitions):
             if name in part.configs.get("", {}):
                 try:
-                    await self._append(p, [self._record(p, name, said, why)])
+                    await self._append(p, [self._record(p, name, info, why)])
                 except WriteLost as exc:
                     self._log.warning("the others cannot be told of this sidecar", what=why, problem=str(exc))
 
@@ -155,38 +155,38 @@ class Roster:
         """Returns whether this member has recorded that it answers for no partition that the owner map of that
         generation gives to others."""
         records = self._records()
-        said = records.get(member_id)
-        return (said is not None and said.gave_up >= generation) or any(member_id in s.former for s in records.values())
+        info = records.get(member_id)
+        return (info is not None and info.gave_up >= generation) or any(member_id in s.former for s in records.values())
 
-    def _record(self, partition: int, name: str, said: SidecarInfo | None, why: str = "joined") -> Encoded:
-        """Returns the next record of this name; `said` None: the record that removes it."""
-        codec, there = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
-        value = None if said is None else json.dumps(said.as_dict(), separators=(",", ":"))
-        return codec.config("", name, value, wall_ms(), codec.next_revision(there), why)
+    def _record(self, partition: int, name: str, info: SidecarInfo | None, why: str = "joined") -> Encoded:
+        """Returns the next record of this name; `info` None: the record that removes it."""
+        codec, last = self._state.codec, self._state.partitions[partition].configs.get("", {}).get(name)
+        value = None if info is None else json.dumps(info.as_dict(), separators=(",", ":"))
+        return codec.config("", name, value, wall_ms(), codec.next_revision(last), why)
 
     def info_of(self, member_id: str) -> SidecarInfo | None:
         return self._records().get(member_id)
 
     def enrolled(self, member_id: str) -> bool:
-        said = self._records().get(member_id)
-        return said is not None and not said.left_ms
+        info = self._records().get(member_id)
+        return info is not None and not info.left_ms
 
     def report_leader(self, member_id: str) -> None:
-        if member_id in self._seen or any(member_id in said.former for said in self._records().values()):
+        if member_id in self._seen or any(member_id in info.former for info in self._records().values()):
             self._log.info("a former member led the owners' group; it is removed", leader=member_id)
         elif self.due("leader"):
             self._log.error("a stranger led the owners' group; it is removed", leader=member_id, remedy=REMEDY)
 
     async def sidecars(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         self._strangers &= members.keys()
-        found = self._counted(members)
-        if members.keys() - found.keys() - self._strangers:
-            found = await self._waited_for(members)
-            self._strangers |= members.keys() - found.keys()
+        counted = self._counted(members)
+        if members.keys() - counted.keys() - self._strangers:
+            counted = await self._waited_for(members)
+            self._strangers |= members.keys() - counted.keys()
         if self._strangers and self.due("stranger"):
             await self._report(min(self._strangers))
-            found = self._counted(members)
-        return found
+            counted = self._counted(members)
+        return counted
 
     async def _report(self, member_id: str) -> None:
         """Logs an unknown member: as a stranger only if the tail has read all, since its record may be unread."""
@@ -215,35 +215,35 @@ class Roster:
     async def _waited_for(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         try:
             async with asyncio.timeout(READ_S):
-                while members.keys() - (found := self._counted(members)).keys() - self._strangers:
+                while members.keys() - (counted := self._counted(members)).keys() - self._strangers:
                     self._news.clear()
                     await self._news.wait()
-                return found
+                return counted
         except TimeoutError:
             return self._counted(members)
 
     def _counted(self, members: Mapping[str, bytes]) -> dict[str, SidecarInfo]:
         """Returns the members that count as sidecars, by the records read so far."""
         records = self._records()
-        found = {m: said for m in members if (said := records.get(m)) is not None and not said.left_ms}
-        older = self._nodes_of_older_versions(records.values()) if members.keys() - found.keys() else set()
-        for member_id in members.keys() - found.keys() if older else ():
+        counted = {m: info for m in members if (info := records.get(m)) is not None and not info.left_ms}
+        older = self._nodes_of_older_versions(records.values()) if members.keys() - counted.keys() else set()
+        for member_id in members.keys() - counted.keys() if older else ():
             try:
-                said = SidecarInfo.decode(members[member_id])
+                info = SidecarInfo.decode(members[member_id])
             except ValueError:
                 continue
-            if said.node_id in older:
-                found[member_id] = said
-        return found
+            if info.node_id in older:
+                counted[member_id] = info
+        return counted
 
     def _nodes_of_older_versions(self, records: Collection[SidecarInfo]) -> set[int]:
         """Returns the nodes whose sidecars count by their metadata alone, since they may be of an older version."""
         left: dict[int, int] = {}
-        for said in records:
-            left[said.node_id] = max(left.get(said.node_id, 0), said.left_ms or NEVER_LEFT)
+        for info in records:
+            left[info.node_id] = max(left.get(info.node_id, 0), info.left_ms or NEVER_LEFT)
         now_ms = wall_ms()
-        found = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < NEVER_LEFT}
-        return found | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
+        nodes = {node for node, left_ms in left.items() if now_ms - LEFT_LATELY_MS < left_ms < NEVER_LEFT}
+        return nodes | {node for node, when_ms in self._claims(now_ms) if when_ms > left.get(node, 0)}
 
     def _claims(self, now_ms: int) -> Iterator[tuple[int, int]]:
         """Yields node and time of each partition's last claim, and of earlier claims not older than a day."""
@@ -259,17 +259,17 @@ class Roster:
 
     def _records(self) -> dict[str, SidecarInfo]:
         """Returns the records that can be read: member id -> its info."""
-        found: dict[str, SidecarInfo] = {}
+        records: dict[str, SidecarInfo] = {}
         for part in self._state.partitions:
             for name, raw in part.configs.get("", {}).items():
                 if name.endswith(ROSTER):
                     try:
-                        said = SidecarInfo.decode(self._state.codec.config_value(raw)[0].encode())
-                        found[member_id := name.removeprefix(f"{said.node_id}/").removesuffix(ROSTER)] = said
+                        info = SidecarInfo.decode(self._state.codec.config_value(raw)[0].encode())
+                        records[member_id := name.removeprefix(f"{info.node_id}/").removesuffix(ROSTER)] = info
                         self._seen[member_id] = True
                     except (StateError, ValueError) as exc:
                         self._log.error("a sidecar's record cannot be read", name=name, error=repr(exc))
-        return found
+        return records
 
 
 def _name(node_id: int, member_id: str) -> str:
@@ -282,15 +282,15 @@ def assignment_of(
     """Returns the encoded owner map for these sidecars. `owners(nodes)`: the owner of each partition, among `nodes`."""
     alive: dict[int, tuple[str, str, int]] = {}
     started: dict[int, int] = {}
-    for member_id, said in sorted(sidecars.items()):
-        node = said.node_id
+    for member_id, info in sorted(sidecars.items()):
+        node = info.node_id
         if node in alive:
             log.warning("two sidecars with one node id; the one that was started last counts", node_id=node)
-            if said.started_ms < started[node]:
+            if info.started_ms < started[node]:
                 continue
-        alive[node], started[node] = (member_id, said.host, said.port), said.started_ms
+        alive[node], started[node] = (member_id, info.host, info.port), info.started_ms
     by_node = {node: sidecars[member_id] for node, (member_id, _, _) in alive.items()}
-    patterns: dict[int, OwnPatterns] = {node: said.patterns for node, said in by_node.items() if said.patterns}
-    ports = {node: said.peer_port for node, said in by_node.items()}
-    kinds = {node: said.kinds for node, said in by_node.items()}
+    patterns: dict[int, OwnPatterns] = {node: info.patterns for node, info in by_node.items() if info.patterns}
+    ports = {node: info.peer_port for node, info in by_node.items()}
+    kinds = {node: info.kinds for node, info in by_node.items()}
     return Assignment(0, tuple(owners(set(alive))), alive, patterns, ports, kinds).encode()

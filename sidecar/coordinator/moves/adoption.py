@@ -97,35 +97,35 @@ class Adoptions:
         self._logged_ms, waiting = now().mono_ms, len(self.under_way)
         self._log.warning("the broker does not tell of a group", group_id=group_id, groups=waiting, problem=problem)
 
-    async def _decide(self, group_id: str, found: Native) -> Outcome:
+    async def _decide(self, group_id: str, group: Native) -> Outcome:
         if not self._core.serves_group(group_id) or not self._rules.wanted(group_id):
             return Outcome.NOT_TAKEN
-        unserved, patterns = self._natives.fleet.unserved(found.kind), self._rules.matches(group_id)
-        if not found.members and not (unserved and not patterns):
+        unserved, patterns = self._natives.fleet.unserved(group.kind), self._rules.matches(group_id)
+        if not group.members and not (unserved and not patterns):
             # If no sidecar coordinates the kind of the broker's group, api/one_name.py refuses joins here by its name.
             self._unstable.forget(group_id)
             return Outcome.NO_MEMBERS
         if patterns and unserved:
-            if self._natives.fleet.none_coordinates(found.kind):
+            if self._natives.fleet.none_coordinates(group.kind):
                 return Outcome.NO_MEMBERS
             await self._unstable.postpone(group_id, f"taken in when all do: {unserved}")
-        elif problem := unserved or obstacle(found):
+        elif problem := unserved or obstacle(group):
             await self._unstable.give_up(group_id, problem)
-        elif not found.stable:
-            await self._unstable.postpone(group_id, f"it is {found.state} at the broker: taken in when it is stable")
-        elif not self._core.knows_topics(group_id, found.topics, topic_names(found)):
+        elif not group.stable:
+            await self._unstable.postpone(group_id, f"it is {group.state} at the broker: taken in when it is stable")
+        elif not self._core.knows_topics(group_id, group.topics, topic_names(group)):
             raise ConnectionLost("topics that it owns are not known here yet")
         else:
-            await self._adopt(group_id, found)
+            await self._adopt(group_id, group)
             return Outcome.TAKEN_IN
         return Outcome.NOT_TAKEN
 
-    async def _adopt(self, group_id: str, found: Native) -> None:
+    async def _adopt(self, group_id: str, group: Native) -> None:
         why = self._rules.settings.why(group_id) or "the patterns name it"
-        reply = await self._core.ask(adoption_event(group_id, found, f"taken over from the broker: {why}"))
+        reply = await self._core.ask(adoption_event(group_id, group, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
-        await self._natives.remove_adopted(group_id, found)
+        await self._natives.remove_adopted(group_id, group)
         self._unstable.forget(group_id)
 
     # ---- members that a former owner adopted -----------------------------------------------------------------------

@@ -15,87 +15,87 @@ SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
 """Timeouts of adopted members: clients' defaults, as brokers do not describe them. They count until the next join."""
 
 
-def obstacle(found: Native) -> str:
+def obstacle(group: Native) -> str:
     """Returns why this group cannot be taken in even when it is stable; "" if it can."""
-    if found.kind == CONSUMER and any(m.classic for m in found.members):
+    if group.kind == CONSUMER and any(m.classic for m in group.members):
         return "it is a consumer group with members of the classic protocol; wait until it is one or the other"
-    if found.kind == STREAMS and found.members and found.topology is None:
+    if group.kind == STREAMS and group.members and group.topology is None:
         return "it is a streams group without a topology"
     return ""
 
 
-def topic_names(found: Native) -> list[str]:
+def topic_names(group: Native) -> list[str]:
     """Returns the topics that must be known here before a streams group that is ready at the broker is taken in:
     without them it would not be ready here, and its members would give up their tasks."""
-    ready = found.kind == STREAMS and found.topology is not None and found.state == "Stable"
-    return _topology(found.topology).required_topics() if ready else []
+    ready = group.kind == STREAMS and group.topology is not None and group.state == "Stable"
+    return _topology(group.topology).required_topics() if ready else []
 
 
-def adoption_event(group_id: str, found: Native, why: str) -> Event:
-    if found.kind == CLASSIC:
+def adoption_event(group_id: str, group: Native, why: str) -> Event:
+    if group.kind == CLASSIC:
         natives = tuple(
             NativeMember(m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata, m.assignment)
-            for m in found.members
+            for m in group.members
         )
         timeouts = (SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
-        return AdoptClassic(group_id, found.protocol_type, found.protocol, natives, *timeouts, why)
-    if found.kind == SHARE:
-        return _share(group_id, found, why)
-    if found.kind == STREAMS:
-        return _streams(group_id, found, why)
+        return AdoptClassic(group_id, group.protocol_type, group.protocol, natives, *timeouts, why)
+    if group.kind == SHARE:
+        return _share(group_id, group, why)
+    if group.kind == STREAMS:
+        return _streams(group_id, group, why)
     members = tuple(
         NativeConsumer(
             m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host, m.names, m.regex or "", m.owned
         )
-        for m in found.members
+        for m in group.members
     )
-    return AdoptConsumer(group_id, found.epoch, found.assignor, members, found.topics, REBALANCE_TIMEOUT_MS, why)
+    return AdoptConsumer(group_id, group.epoch, group.assignor, members, group.topics, REBALANCE_TIMEOUT_MS, why)
 
 
-def _share(group_id: str, found: Native, why: str) -> AdoptShare:
+def _share(group_id: str, group: Native, why: str) -> AdoptShare:
     members = tuple(
         NativeShareMember(m.member_id, m.rack_id, m.epoch, m.client_id, m.client_host, m.names, m.owned)
-        for m in found.members
+        for m in group.members
     )
-    return AdoptShare(group_id, found.epoch, found.assignment_epoch, found.assignor, members, found.topics, why)
+    return AdoptShare(group_id, group.epoch, group.assignment_epoch, group.assignor, members, group.topics, why)
 
 
-def _streams(group_id: str, found: Native, why: str) -> AdoptStreams:
+def _streams(group_id: str, group: Native, why: str) -> AdoptStreams:
     return AdoptStreams(
         group_id,
-        found.epoch,
-        found.assignment_epoch,
-        found.assignor,
-        _topology(found.topology),
-        tuple(map(_streams_member, found.members)),
+        group.epoch,
+        group.assignment_epoch,
+        group.assignor,
+        _topology(group.topology),
+        tuple(map(_streams_member, group.members)),
         REBALANCE_TIMEOUT_MS,
         why,
     )
 
 
 def _streams_member(m: Member) -> NativeStreamsMember:
-    told = m.streams
-    assert told is not None
+    streams = m.streams
+    assert streams is not None
     return NativeStreamsMember(
         m.member_id,
         m.instance_id,
-        told.rack_id,
+        streams.rack_id,
         m.epoch,
         m.client_id,
         m.client_host,
-        told.topology_epoch,
-        told.process_id,
-        None if told.user_endpoint is None else (told.user_endpoint.host, told.user_endpoint.port),
-        tuple((t.key, t.value) for t in told.client_tags),
-        tasks(told.assignment),
+        streams.topology_epoch,
+        streams.process_id,
+        None if streams.user_endpoint is None else (streams.user_endpoint.host, streams.user_endpoint.port),
+        tuple((t.key, t.value) for t in streams.client_tags),
+        tasks(streams.assignment),
     )
 
 
-def _topology(told: td.Topology | None) -> Topology:
+def _topology(topology: td.Topology | None) -> Topology:
     """Returns the topology without copartition groups, which StreamsGroupDescribe does not have."""
-    assert told is not None
+    assert topology is not None
     return Topology(
-        told.epoch,
+        topology.epoch,
         tuple(
             Subtopology(
                 s.subtopology_id,
@@ -104,7 +104,7 @@ def _topology(told: td.Topology | None) -> Topology:
                 tuple(map(_topic, s.repartition_source_topics)),
                 tuple(map(_topic, s.state_changelog_topics)),
             )
-            for s in told.subtopologies or ()
+            for s in topology.subtopologies or ()
         ),
     )
 

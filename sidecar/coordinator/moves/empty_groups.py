@@ -78,9 +78,9 @@ class EmptyGroups:
     def _empty(self) -> Iterator[tuple[int, list[str]]]:
         for owner in self._service.owners:
             if owner.shard is not None:
-                found = [g.group_id for g in owner.shard.groups.values() if not g.member_count()]
-                if found:
-                    yield owner.partition, found
+                empty = [g.group_id for g in owner.shard.groups.values() if not g.member_count()]
+                if empty:
+                    yield owner.partition, empty
 
     def _share(self, group_id: str) -> bool:
         shard = self._service.owner_of(group_id).shard
@@ -97,10 +97,10 @@ class EmptyGroups:
         conn = await self._cluster.lane(node_id, Lane.LEFT_OVER)
         share = [g for g in free if self._share(g)]
         others = [g for g in free if g not in set(share)]
-        gone = await share_group.unknown(conn, share, ANSWER_S) if share else []
+        unknown = await share_group.unknown(conn, share, ANSWER_S) if share else []
         if others:
-            gone += await native.without_offsets(conn, others, ANSWER_S)
-        for group_id in gone:
+            unknown += await native.without_offsets(conn, others, ANSWER_S)
+        for group_id in unknown:
             # A group that has a member again, or has moved to another owner, is refused.
             if (await self._ports.ask(DeleteGroup(group_id, WHY))).code == Code.NONE:
                 self._figures("groups_forgotten").inc()

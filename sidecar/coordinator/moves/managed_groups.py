@@ -64,9 +64,9 @@ class Rules:
     # ---- questions ----------------------------------------------------------------------------------------
     def wanted(self, group_id: str) -> bool:
         """Returns whether the sidecars should coordinate this group, by order or pattern."""
-        said = self.overrides.get(group_id)
-        if said is not None:
-            return said == "true" and group_id not in self._own.never
+        order = self.overrides.get(group_id)
+        if order is not None:
+            return order == "true" and group_id not in self._own.never
         return self.matches(group_id)
 
     def matches(self, group_id: str) -> bool:
@@ -79,17 +79,17 @@ class Rules:
 
     def whereabouts(self, group_id: str) -> str:
         """Returns `sidecar`, `comes`, `leaves` or `broker`: the group's place or move, as far as this sidecar knows."""
-        here = self._has_records(group_id)
+        has_records = self._has_records(group_id)
         if self.wanted(group_id):
-            return "sidecar" if here else "comes"
-        return "leaves" if here else "broker"
+            return "sidecar" if has_records else "comes"
+        return "leaves" if has_records else "broker"
 
     def in_force_s(self, group_id: str) -> float:
         """Returns for how many seconds the patterns and this group's order have been unchanged here."""
         return time.monotonic() - max(self._patterns_s, self._since_s.get(group_id, 0.0))
 
     def message(self) -> GroupRules:
-        moved = {g: said == "true" for g, said in self.overrides.items()}
+        moved = {g: order == "true" for g, order in self.overrides.items()}
         moved.update(dict.fromkeys(self.kept, True))
         moved.update(dict.fromkeys(self._own.never & moved.keys(), False))
         if self._stored is None:
@@ -99,8 +99,8 @@ class Rules:
 
     def unwanted_in(self, partition: int) -> list[str]:
         """Returns the groups of this partition that an order or verdict leaves to their broker."""
-        said = self._state.partitions[partition].configs
-        return [g for g in said if g in self.overrides and not self.wanted(g)]
+        configs = self._state.partitions[partition].configs
+        return [g for g in configs if g in self.overrides and not self.wanted(g)]
 
     # ---- changes ------------------------------------------------------------------------------------------
     def begin(self) -> None:
@@ -148,9 +148,9 @@ class Rules:
         self._stored = None
         if include is not None or exclude is not None:
             own = self._own
-            these = own.include if include is None else split(include)
-            those = own.exclude if exclude is None else split(exclude)
-            self._stored = Patterns(these, those, own.never)
+            includes = own.include if include is None else split(include)
+            excludes = own.exclude if exclude is None else split(exclude)
+            self._stored = Patterns(includes, excludes, own.never)
         self._patterns_s = time.monotonic()
         self.dirty = True
         if self.ready:  # values that were stored once and count no more are not logged
@@ -164,10 +164,10 @@ class Rules:
         """Logs what an operator must know about the stored patterns: that they are in force, and doubtful ones."""
         if self._stored is None:
             return
-        these, those = self._stored.include, self._stored.exclude
-        if (these, those) != (self._own.include, self._own.exclude):
-            self._log.warning("stored patterns count, not the sidecar's own", include=these, exclude=those)
-        for doubt in (*doubts(these, former[0]), *doubts(those, former[1])):
+        include, exclude = self._stored.include, self._stored.exclude
+        if (include, exclude) != (self._own.include, self._own.exclude):
+            self._log.warning("stored patterns count, not the sidecar's own", include=include, exclude=exclude)
+        for doubt in (*doubts(include, former[0]), *doubts(exclude, former[1])):
             self._log.warning("stored pattern is doubtful", problem=doubt, remedy=AS_MEANT)
 
     # ---- the other sidecars' own settings ---------------------------------------------------------------------
@@ -183,14 +183,14 @@ class Rules:
 
     def differing(self) -> list[int]:
         """Returns the nodes whose own patterns differ from this sidecar's, where no stored patterns replace them."""
-        told = self.own_patterns()
-        counts = [n for n, key in zip(told, cf.BROKER_MOVES, strict=True) if self.settings.value("", f"/{key}") is None]
-        return sorted(node for node, said in self._peers.items() if any(said[n] != told[n] for n in counts))
+        own = self.own_patterns()
+        counts = [n for n, key in zip(own, cf.BROKER_MOVES, strict=True) if self.settings.value("", f"/{key}") is None]
+        return sorted(node for node, patterns in self._peers.items() if any(patterns[n] != own[n] for n in counts))
 
     def _log_differing(self) -> None:
-        found = self.differing() if self.ready else []
-        if found:
-            theirs = {node: self._peers[node] for node in found}
+        nodes = self.differing() if self.ready else []
+        if nodes:
+            theirs = {node: self._peers[node] for node in nodes}
             remedy = "make them alike, or store them once for all: sidecar.groups.include and .exclude"
             self._log.error("sidecars have different patterns", own=self.own_patterns(), theirs=theirs, remedy=remedy)
 

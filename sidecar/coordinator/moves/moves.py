@@ -127,15 +127,15 @@ class Moves:
             else:
                 self.parked.park(owner.partition, token, event, hold_ms)
             return
-        here = owner.has(group_id)
+        has_group = owner.has(group_id)
         if self.rules.wanted(group_id):
-            if here and group_id not in self.adoptions.under_way:
+            if has_group and group_id not in self.adoptions.under_way:
                 self._settled[group_id] = True
                 self._service.request(token, event, now())
             else:
                 self.parked.park(group_id, token, event, self._hold_ms)
                 self.adoptions.begin(group_id)
-        elif here and (not _joins(event) or _returns(event, owner.shard.groups.get(group_id))):
+        elif has_group and (not _joins(event) or _returns(event, owner.shard.groups.get(group_id))):
             self._service.request(token, event, now())
         else:
             refuse(self._service.out, token, event, Code.NOT_COORDINATOR)

@@ -61,14 +61,14 @@ class NativeGroups:
             raise ConnectionLost("no leader of the offsets is known")
         return await self._cluster.lane(node_id, Lane.MOVES)
 
-    async def remove_adopted(self, group_id: str, found: Native) -> None:
+    async def remove_adopted(self, group_id: str, group: Native) -> None:
         """Removes from the broker's group the members that are members here. Raises one of NO_ANSWER."""
-        here = self._core.member_ids(group_id)
-        members = [m for m in found.members if m.member_id in here]
+        member_ids = self._core.member_ids(group_id)
+        members = [m for m in group.members if m.member_id in member_ids]
         if members:
             node_id = self._leader_of(self._service.partition_of(group_id))
             conn = await self._cluster.lane(node_id, Lane.MOVES)
-            if found.kind in (native.SHARE, native.STREAMS):
-                await native.leave_one_by_one(conn, replace(found, members=tuple(members)), group_id, ANSWER_S)
+            if group.kind in (native.SHARE, native.STREAMS):
+                await native.leave_one_by_one(conn, replace(group, members=tuple(members)), group_id, ANSWER_S)
             else:
                 await native.send_away(conn, group_id, members, "the group is taken over by the sidecars", ANSWER_S)

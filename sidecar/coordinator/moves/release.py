@@ -70,8 +70,8 @@ class Releases:
             if not isinstance(reply, ReleaseReply) or reply.code != Code.NONE:
                 return  # it is gone, or another sidecar goes on
             if reply.members == 0 and not reply.placeholder and self._placeholder_gone(group_id):
-                gone = await self._core.ask(DeleteGroup(group_id))
-                if gone.code == Code.NONE:
+                deleted = await self._core.ask(DeleteGroup(group_id))
+                if deleted.code == Code.NONE:
                     seconds = round(time.monotonic() - began_s, 3)
                     self._log.info("group given back to the broker", group_id=group_id, seconds=seconds, why=why)
                     self._figures("moves", "broker", "done").inc()

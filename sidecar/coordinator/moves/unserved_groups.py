@@ -33,10 +33,10 @@ class UnservedGroups:
 
     async def look(self, group_id: str) -> None:
         """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all."""
-        said = ""
+        written = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
             verdict = self._rules.settings.as_verdict(group_id, "true")
-            if verdict != said:  # else the verdict on this order is written, and not read back yet
+            if verdict != written:  # else the verdict on this order is written, and not read back yet
                 try:
                     problem = await self._natives.refusal(group_id)
                 except NO_ANSWER as exc:
@@ -46,7 +46,7 @@ class UnservedGroups:
                 else:
                     if not problem:
                         return
-                    said = verdict
+                    written = verdict
                     await self._refuse(group_id, verdict, problem)
             await asyncio.sleep(PAUSE_S)
 

@@ -82,10 +82,10 @@ class UnstableGroups:
             while self._waits(group_id):
                 await asyncio.sleep(self._patience.look_s)
                 try:
-                    found = await self._natives.describe(group_id)
+                    group = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # an order that came while the broker was asked counts
-                    await self._look_at(group_id, found)
+                    await self._look_at(group_id, group)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
@@ -93,20 +93,20 @@ class UnstableGroups:
             if not self._waits(group_id):
                 self.forget(group_id)
 
-    async def _look_at(self, group_id: str, found: Native) -> None:
-        if found.members and self._natives.fleet.unserved(found.kind):
+    async def _look_at(self, group_id: str, group: Native) -> None:
+        if group.members and self._natives.fleet.unserved(group.kind):
             self._first_try_s[group_id] = time.monotonic()
         elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
-            await self.give_up(group_id, f"it does not become stable at the broker: {found.state}")
-        elif found.kind in (native.NO_MEMBERS, native.OTHER) or not found.members or found.stable:
+            await self.give_up(group_id, f"it does not become stable at the broker: {group.state}")
+        elif group.kind in (native.NO_MEMBERS, native.OTHER) or not group.members or group.stable:
             await self._comes(group_id)
 
     def _waits(self, group_id: str) -> bool:
         return self._core.serves_group(group_id) and self._rules.overrides.get(group_id) == cf.LATER
 
-    async def _judge(self, group_id: str, word: str, why: str) -> None:
+    async def _judge(self, group_id: str, verdict: str, why: str) -> None:
         """Writes a verdict about the order that is known now. It will not count for an order that is under way."""
-        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, word)}, why)
+        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, verdict)}, why)
 
     async def _comes(self, group_id: str) -> None:
         """Removes the verdict `later`, so that the group comes. An older sidecar wrote it in place of the order."""

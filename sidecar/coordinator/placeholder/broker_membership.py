@@ -182,13 +182,13 @@ class BrokerMembership:
         freed = 0
         for start in range(0, len(placeholders), ROUND):
             part = placeholders[start : start + ROUND]
-            found = await self._look(work, part)
+            answers = await self._look(work, part)
             for placeholder in part:
-                told = found.get(placeholder.group_id)
-                placeholder.member_id_at_broker = told.member_id if told is not None else ""
-            there = [c for c in part if c.member_id_at_broker]
-            await _all([self._leave(work, c) for c in there])
-            freed += len(there)
+                answer = answers.get(placeholder.group_id)
+                placeholder.member_id_at_broker = answer.member_id if answer is not None else ""
+            joined = [c for c in part if c.member_id_at_broker]
+            await _all([self._leave(work, c) for c in joined])
+            freed += len(joined)
         return freed
 
     async def _ask(self, work: _BrokerWork, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
@@ -220,13 +220,13 @@ class BrokerMembership:
             if not placeholders:
                 break
             try:
-                found = await self._look(work, placeholders)
+                answers = await self._look(work, placeholders)
             except NO_ANSWER as exc:
                 for placeholder in placeholders:
                     self._failed(placeholder, str(exc) or "timed out")
                 continue
             for placeholder in placeholders:
-                if not self._looked(work, placeholder, found.get(placeholder.group_id)):
+                if not self._looked(work, placeholder, answers.get(placeholder.group_id)):
                     work.quick += 1
                     self._tasks.spawn(self._quickly(work, placeholder), f"placeholder-{work.node_id}")
         work.running = False
@@ -235,24 +235,24 @@ class BrokerMembership:
         ids = [c.group_id for c in placeholders]
         return await self._ask(work, lambda conn: ms.look(conn, ids, ANSWER_S))
 
-    def _looked(self, work: _BrokerWork, placeholder: Placeholder, found: Looked | None) -> bool:
+    def _looked(self, work: _BrokerWork, placeholder: Placeholder, answer: Looked | None) -> bool:
         """Takes in the broker's description; returns whether nothing is left to do over a shared connection."""
-        if found is None or found.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
-            self._failed(placeholder, "DescribeGroups: " + ("no answer" if found is None else name_of(found.code)))
+        if answer is None or answer.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+            self._failed(placeholder, "DescribeGroups: " + ("no answer" if answer is None else name_of(answer.code)))
             return True
         if placeholder.gone:
             return True
-        placeholder.member_id_at_broker = found.member_id
-        if not found.member_id and not placeholder.settled:
+        placeholder.member_id_at_broker = answer.member_id
+        if not answer.member_id and not placeholder.settled:
             placeholder.settled = True
             self._listener.changed(placeholder)
         if not placeholder.wanted:
-            if found.member_id:
+            if answer.member_id:
                 return False
             self._done(placeholder)
-        elif found.others and not found.member_id:
+        elif answer.others and not answer.member_id:
             self._failed(placeholder, STRANGERS)
-        elif found.settled:
+        elif answer.settled:
             return False
         else:
             work.slow.append(placeholder)
@@ -282,9 +282,9 @@ class BrokerMembership:
                     and placeholder.identity.member_id == placeholder.member_id_at_broker
                     and not placeholder.renew
                 )
-                mine = placeholder.member_id_at_broker or "" if keep else ""
+                member_id = placeholder.member_id_at_broker or "" if keep else ""
                 placeholder.identity, placeholder.final, placeholder.renew = None, False, False
-                await self._ask(work, lambda conn: self._join(conn, placeholder, mine))
+                await self._ask(work, lambda conn: self._join(conn, placeholder, member_id))
         except NO_ANSWER as exc:
             self._failed(placeholder, str(exc) or "timed out")
         else:
@@ -349,10 +349,10 @@ class BrokerMembership:
         guessed, as that of the group before, and a Heartbeat shows whether the guess is right. Returns whether a
         further try is of no use."""
         try:
-            found = (await self._look(work, [placeholder])).get(placeholder.group_id)
-            if found is None or not found.member_id or found.state != "PreparingRebalance":
+            answer = (await self._look(work, [placeholder])).get(placeholder.group_id)
+            if answer is None or not answer.member_id or answer.state != "PreparingRebalance":
                 return False  # the broker has not come to it yet
-            identity = MemberIdentity(found.member_id, placeholder.generation, ms.INSTANCE_ID)
+            identity = MemberIdentity(answer.member_id, placeholder.generation, ms.INSTANCE_ID)
             code = await self._ask(work, lambda conn: ms.heartbeat(conn, placeholder.group_id, identity, ANSWER_S))
         except NO_ANSWER as exc:
             self._log.debug("no early placeholder", group_id=placeholder.group_id, problem=str(exc) or "timed out")

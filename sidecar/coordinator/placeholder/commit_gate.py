@@ -129,7 +129,7 @@ class CommitGate:
         return reply
 
     def ended(self, ticket: int, sure: bool) -> None:
-        """Takes in that a commit has ended. Not `sure`: its front cannot tell whether it still reaches the broker, so
+        """Takes in that a commit has ended. Not `sure`: its front does not know whether it still reaches the broker, so
         it is in doubt."""
         group_id = self._under_way.end(ticket) if sure else self._under_way.doubt(ticket)
         placeholder = self._placed.get(group_id) if group_id is not None else None

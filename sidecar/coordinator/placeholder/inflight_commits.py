@@ -52,23 +52,23 @@ class UnderWay:
 
     def end(self, ticket: int) -> str | None:
         """Removes a commit; returns its group, or None if the commit was not under way any more."""
-        found = self._commits.pop(ticket, None)
-        if found is None:
+        commit = self._commits.pop(ticket, None)
+        if commit is None:
             return None
         self._doubtful.discard(ticket)
-        _remove(self._of_group, found.group_id, ticket)
-        for place in found.places:
+        _remove(self._of_group, commit.group_id, ticket)
+        for place in commit.places:
             for topic in _topic_keys(place):
-                _remove(self._of_place, (found.group_id, place[2], topic), ticket)
-        return found.group_id
+                _remove(self._of_place, (commit.group_id, place[2], topic), ticket)
+        return commit.group_id
 
     def doubt(self, ticket: int) -> str | None:
         """Puts a commit in doubt; returns its group, or None if it was not under way or in doubt already."""
-        found = self._commits.get(ticket)
-        if found is None or ticket in self._doubtful:
+        commit = self._commits.get(ticket)
+        if commit is None or ticket in self._doubtful:
             return None
         self._doubtful.add(ticket)
-        return found.group_id
+        return commit.group_id
 
     def cleared(self, group_id: str) -> None:
         """Ends the group's commits in doubt: from now on the broker refuses them."""
@@ -131,8 +131,8 @@ def _may_be(place: Place) -> tuple[Topic, Topic]:
 
 
 def _remove(index: dict[K, set[int]], key: K, ticket: int) -> None:
-    there = index.get(key)
-    if there is not None:
-        there.discard(ticket)
-        if not there:
+    tickets = index.get(key)
+    if tickets is not None:
+        tickets.discard(ticket)
+        if not tickets:
             del index[key]

@@ -100,7 +100,7 @@ class ShareMembership:
                 conn.close()
 
     def _broker(self, node_id: int) -> _Broker:
-        found = self._brokers.get(node_id)
-        if found is None:
-            found = self._brokers[node_id] = _Broker()
-        return found
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            broker = self._brokers[node_id] = _Broker()
+        return broker

@@ -2,7 +2,7 @@
 
 Purpose: the broker initialises the share state of the partitions that its members subscribe to, and lets no client
 alter or delete that state while the group has a member. The core orders placeholders (core/share/placeholder.py), and
-is told the initialised partitions. No consumer uses the partitions that the broker assigns to a placeholder; they show
+learns the initialised partitions. No consumer uses the partitions that the broker assigns to a placeholder; they show
 which partitions are initialised.
 
 A broker sees a new topic at the second or third heartbeat, and initialises it some time after that. So while any
@@ -105,7 +105,7 @@ class _Placeholder:
     """Whether a request to join was sent."""
     shown: tuple[str, ...] = ()
     reported: Initialised | None = None
-    """The initialised partitions that the core was told of since this hold began; None: none. The core forgets them
+    """The initialised partitions that the core received since this hold began; None: none. The core forgets them
     when its group is empty, and the group may have members again before the placeholder has left."""
     others: set[str] = field(default_factory=set)
     """Placeholders of former owners that must be removed."""
@@ -295,9 +295,9 @@ class SharePlaceholders:
         if shows or res.assignment is not None or p.reported is None:
             self._report(p, wanted, node_id, await self._membership.assigned(node_id, p.group_id))
         if not wanted.complete and p.wanted is wanted:
-            found = await self._membership.initialised(node_id, p.group_id)
-            if found is not None:
-                self._report(p, wanted, node_id, found)
+            initialised = await self._membership.initialised(node_id, p.group_id)
+            if initialised is not None:
+                self._report(p, wanted, node_id, initialised)
             self._late_state(p)
 
     async def _stay(self, p: _Placeholder, node_id: int) -> None:
@@ -324,17 +324,17 @@ class SharePlaceholders:
             raise Refused(problem, REFUSED[code])
         raise ConnectionLost(problem)
 
-    def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, found: Initialised) -> None:
+    def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, initialised: Initialised) -> None:
         if p.gone or _number(p.wanted) != wanted.hold_id:
             return
-        told = p.reported
-        if told is not None and not _news(told, found):
+        reported = p.reported
+        if reported is not None and not _news(reported, initialised):
             return
-        if told is None or found.whole:
-            p.reported = found
+        if reported is None or initialised.whole:
+            p.reported = initialised
         else:
-            for topic_id, partitions in found.partitions.items():
-                told.add(topic_id, found.names[topic_id], partitions)
+            for topic_id, partitions in initialised.partitions.items():
+                reported.add(topic_id, initialised.names[topic_id], partitions)
         self._ports.done(
             p.partition,
             p.attempt,
@@ -344,9 +344,9 @@ class SharePlaceholders:
                 p.member_id,
                 node_id,
                 p.shown,
-                found.partitions,
-                found.names,
-                found.whole,
+                initialised.partitions,
+                initialised.names,
+                initialised.whole,
             ),
         )
 
@@ -394,8 +394,8 @@ class SharePlaceholders:
         if p.pause_ms >= PAUSE_MAX_MS and at_ms - self._logged_ms >= LOG_AGAIN_MS:
             self._logged_ms = at_ms
             waiting = sum(g.pause_ms >= PAUSE_MAX_MS for g in self._groups.values())
-            told = {"groups": waiting, "group_id": p.group_id, "problem": problem}
-            self._log.warning("share placeholders cannot join", **told, hint=remedy or "look at that broker")
+            fields = {"groups": waiting, "group_id": p.group_id, "problem": problem}
+            self._log.warning("share placeholders cannot join", **fields, hint=remedy or "look at that broker")
 
     def _late_state(self, p: _Placeholder) -> None:
         if isinstance(p.wanted, HoldPlaceholder) and not p.wanted.complete and not p.late:
@@ -416,8 +416,8 @@ def _number(wanted: HoldPlaceholder | LeavePlaceholder) -> int | None:
     return wanted.hold_id if isinstance(wanted, HoldPlaceholder) else None
 
 
-def _news(told: Initialised, found: Initialised) -> bool:
-    """Returns whether `found` has partitions that the core was not told of yet."""
-    if found.whole:
-        return not told.whole or told.partitions != found.partitions
-    return any(set(ps).difference(told.partitions.get(t, ())) for t, ps in found.partitions.items())
+def _news(reported: Initialised, initialised: Initialised) -> bool:
+    """Returns whether `initialised` has partitions that the core has not received yet."""
+    if initialised.whole:
+        return not reported.whole or reported.partitions != initialised.partitions
+    return any(set(ps).difference(reported.partitions.get(t, ())) for t, ps in initialised.partitions.items())

@@ -15,7 +15,7 @@ Result = tuple[RunOutput, EncodedTargets | None]
 
 
 def assigning(
-    run: Run, inp: RunInput, assignor: Any | None, encoder: Encoder | None, told: Callable[[AssignorDone], None]
+    run: Run, inp: RunInput, assignor: Any | None, encoder: Encoder | None, report: Callable[[AssignorDone], None]
 ) -> tuple[Callable[[], Result], Callable[[Result | None, BaseException | None], None]]:
     """Returns the work, and the call for the event loop at its end. `run`: the function that the group's kind has for
     assignor runs; `assignor` None: no assignor has that name."""
@@ -33,6 +33,6 @@ def assigning(
             event = AssignorDone(inp.group_id, inp, result[0])
             if encoder is not None and result[1] is not None:
                 encoder.prepared(inp, result[1])
-        told(event)
+        report(event)
 
     return work, done

@@ -10,11 +10,11 @@ from sidecar.link.ports import Tasks
 
 
 class BrokerAbsence:
-    """Watches the broker. `gone()` is called when it is gone, and maybe again as long as it is."""
+    """Watches the broker. `on_gone()` is called when it is gone, and maybe again as long as it is."""
 
-    def __init__(self, gone_s: float, gone: Callable[[], None], tasks: Tasks) -> None:
+    def __init__(self, gone_s: float, on_gone: Callable[[], None], tasks: Tasks) -> None:
         self.gone_s = gone_s
-        self._gone = gone
+        self._gone = on_gone
         self._tasks = tasks
         self._answered_s = time.monotonic()
         self._waiting: asyncio.Task[None] | None = None

@@ -14,7 +14,7 @@ from sidecar.state.schema import StateError
 
 def claim_of(
     codec: StateCodec,
-    there: PartitionFold,
+    fold: PartitionFold,
     settings: CoordinatorSettings,
     assignment: Assignment,
     owner_epoch: int,
@@ -24,21 +24,21 @@ def claim_of(
     `why`: the reason of the takeover. A sidecar that has just joined the owners' group has not seen the previous owner,
     and takes the reason from the last claim in the log."""
     known = sorted(codec.schemas.texts)
-    schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in there.schemas]
-    old = list(there.claims)[: max(0, len(there.claims) - settings.claims_kept)]
+    schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in fold.schemas]
+    old = list(fold.claims)[: max(0, len(fold.claims) - settings.claims_kept)]
     host, port = settings.address
     member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
     stamp = Stamp(owner_epoch, now().wall_ms)
     if why == ASSIGNED:
-        why = _since_the_last_claim(codec, there, settings.node_id, assignment)
-    who = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
-    claim = codec.claim(stamp, *who, why, settings.cluster_id)
+        why = _since_the_last_claim(codec, fold, settings.node_id, assignment)
+    identity = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
+    claim = codec.claim(stamp, *identity, why, settings.cluster_id)
     return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]
 
 
-def _since_the_last_claim(codec: StateCodec, there: PartitionFold, node_id: int, assignment: Assignment) -> str:
+def _since_the_last_claim(codec: StateCodec, fold: PartitionFold, node_id: int, assignment: Assignment) -> str:
     """Returns what happened to the process that claimed the partition last; a member id belongs to one process."""
-    last = next(reversed(there.claims.values()), None)
+    last = next(reversed(fold.claims.values()), None)
     if last is None:
         return ASSIGNED
     try:

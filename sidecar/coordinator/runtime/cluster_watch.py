@@ -161,11 +161,11 @@ class ClusterWatch:
         """Finds the kinds that other sidecars do not coordinate. No group of such a kind begins, as any sidecar may
         become its owner."""
         own, kinds = self._coordinator.settings.node_id, self._settings.ownership.kinds
-        found = {kind: nodes for kind in kinds if (nodes := [n for n in a.lacking(kind) if n != own])}
-        if found != self._lacking:
-            for kind, nodes in found.items():
+        lacking = {kind: nodes for kind in kinds if (nodes := [n for n in a.lacking(kind) if n != own])}
+        if lacking != self._lacking:
+            for kind, nodes in lacking.items():
                 self._log.warning("groups of a kind wait", kind=kind, nodes=nodes, remedy=KINDS_ALIKE)
-            self._lacking = found
+            self._lacking = lacking
 
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)
@@ -220,20 +220,20 @@ class ClusterWatch:
         if self.ownership.withdrawn:
             return [f"the broker {self._settings.broker} does not answer; this sidecar owns nothing until it does"]
         service = self._coordinator.service
-        found = [self.state_topic.problem] if self.state_topic.problem else []
+        reasons = [self.state_topic.problem] if self.state_topic.problem else []
         if double := self.ownership.map_check.double:
-            found.append(f"another sidecar, beside the broker at {double}, has the same node id. Correct node_id")
+            reasons.append(f"another sidecar, beside the broker at {double}, has the same node id. Correct node_id")
         if not self.ownership.takes_part:
-            return [*found, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
+            return [*reasons, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
         if not service.owner_map.owners:
-            found.append("no owner is known yet")
+            reasons.append("no owner is known yet")
         elif not self._coordinator.leased():
-            found.append("the lease on the owned partitions is not proved")
+            reasons.append("the lease on the owned partitions is not proved")
         if loading := service.loading():
-            found.append(f"{loading} partitions are being taken over")
+            reasons.append(f"{loading} partitions are being taken over")
         if problem := service.problem():
-            found.append(f"partitions cannot be taken over: {problem}")
-        return found
+            reasons.append(f"partitions cannot be taken over: {problem}")
+        return reasons
 
     async def stop(self, for_good: bool) -> bool:
         """Leaves the owners' group, and stops the tail. Returns whether no other sidecar is left."""

@@ -305,8 +305,8 @@ class Coordinator:
     def _run_assignor(self, c: Work, ask: RunAssignor) -> None:
         encoder = self.takeovers.terms[c.partition].encoder
         assignor = self.assignors[ask.input.kind].get(ask.input.assignor)
-        told = partial(self._done, c.partition, c.attempt)
-        work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, told)
+        report = partial(self._done, c.partition, c.attempt)
+        work, done = assigning(REGISTRY.runner(ask.input.kind), ask.input, assignor, encoder, report)
         limit_s = self.requests.configs.assignor_timeout_s(ask.input.kind)
         self._background.submit(f"assignor {ask.input.assignor}", work, done, limit_s)
 

@@ -43,13 +43,13 @@ class LoadTask:
         until = time.monotonic() + self._slice_s
         at = now()
         leased = dict.fromkeys(p for p in self._left if self._service.owners[p].lease.valid(at))
-        may = bool(leased)
+        any_leased = bool(leased)
         while leased and time.monotonic() < until:
             p = self._next(leased)
             if not self._service.owners[p].load_next(now()):
                 del leased[p], self._left[p]
         self._run_commands()
-        return may
+        return any_leased
 
     def _next(self, among: dict[int, None]) -> int:
         """Returns a partition with requests that wait for a group, if there is one. Such partitions take turns."""

@@ -79,16 +79,16 @@ class RegexResolver:
         def work() -> dict[str, tuple[str, ...]]:
             return resolve(ask.regexes, image.by_name, limit_s, time.thread_time)
 
-        def done(found: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
-            if found is None:
+        def done(matches: dict[str, tuple[str, ...]] | None, error: BaseException | None) -> None:
+            if matches is None:
                 self._log.error("regular expressions were not resolved", group_id=ask.group_id, error=repr(error))
-                found = {}
-            elif len(found) < len(ask.regexes):
+                matches = {}
+            elif len(matches) < len(ask.regexes):
                 self._cut.inc()
                 self._log.info("regular expressions take too long", group_id=ask.group_id)
                 self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
-            matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, found, image.names_version)
-            topics = frozenset(t for ts in found.values() for t in ts)
+            matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, matches, image.names_version)
+            topics = frozenset(t for ts in matches.values() for t in ts)
             if not self._configs.broker.authorizer or not topics:
                 self._resolved(matched, frozenset())
                 return

@@ -61,7 +61,7 @@ class SettingsRequests:
 
     async def _group_is_brokers(self, event: CheckGroupIsBrokers) -> Answer:
         """Answers when the front's rules for a group are surely up to date: the tail has read all records that were
-        written, and fronts are told of them at once. Else refuses."""
+        written, and fronts receive them at once. Else refuses."""
         if await self.read_index.is_read({self._settings.partition_of(""), self._settings.partition_of(event.name)}):
             return Answer(Code.NONE)
         return _not_available(event)
@@ -105,15 +105,15 @@ class SettingsRequests:
         """Returns the settings that only sidecars know: those of moves, and the group's place or move."""
         names = cf.GROUP_MOVES if group_id else cf.BROKER_MOVES
         stored = self._settings.all(group_id)
-        found = {n: stored.get(n if group_id else f"/{n}") for n in names}
-        told = {n: v for n, v in found.items() if v is not None}
+        values = {n: stored.get(n if group_id else f"/{n}") for n in names}
+        settings = {n: v for n, v in values.items() if v is not None}
         if group_id:
-            told[cf.STATE] = self.rules.whereabouts(group_id)
-            told[cf.WHY] = self._settings.why(group_id)
-            if (word := self.rules.overrides.get(group_id)) is not None:
-                told[cf.MANAGED] = word
-            told[cf.EPOCH] = str(self._settings.state.last_assignment(group_id))
-        return told
+            settings[cf.STATE] = self.rules.whereabouts(group_id)
+            settings[cf.WHY] = self._settings.why(group_id)
+            if (order := self.rules.overrides.get(group_id)) is not None:
+                settings[cf.MANAGED] = order
+            settings[cf.EPOCH] = str(self._settings.state.last_assignment(group_id))
+        return settings
 
     def configured(self) -> list[str]:
         """Returns the managed groups that have settings of their own in the state topic."""

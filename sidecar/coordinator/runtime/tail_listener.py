@@ -65,11 +65,11 @@ class TailListener:
         cluster's `bootstrap`."""
         claims, own = self._state.partitions[partition].claims, self._control.view.cluster_id
         try:
-            there = self._state.codec.claimed_in(next(reversed(claims.values())))
+            cluster_id = self._state.codec.claimed_in(next(reversed(claims.values())))
         except (StateError, StopIteration):
             return  # damaged, or compacted already: the cluster is unknown
-        if own and there not in ("", own) and self._roster.due("foreign"):
-            where = {"partition": partition, "own": own, "theirs": there}
+        if own and cluster_id not in ("", own) and self._roster.due("foreign"):
+            where = {"partition": partition, "own": own, "theirs": cluster_id}
             self._log.error("a sidecar of another cluster has claimed a partition", **where, remedy=FOREIGN)
 
     def tail_read(self, partition: int) -> None:

@@ -148,8 +148,8 @@ class Takeovers:
         term.writer.append(term.claim, CLAIM_SERIAL)
 
     def _claim_of(self, p: int, writer: FencedWriter, why: str) -> list[Encoded]:
-        there, assignment = self._state.partitions[p], self._ports.assignment()
-        return claim_of(self._codec, there, self._settings, assignment, writer.owner_epoch, why)
+        fold, assignment = self._state.partitions[p], self._ports.assignment()
+        return claim_of(self._codec, fold, self._settings, assignment, writer.owner_epoch, why)
 
     def _claimed(self, p: int, attempt: int, offset: int) -> None:
         if offset < 0:

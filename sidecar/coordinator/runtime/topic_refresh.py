@@ -136,12 +136,12 @@ class TopicRefresh:
 
     def names(self) -> Names:
         """Returns the topics that requests wait for; ALL if these are too many, or any request waits for all."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for wait in self._waiting:
             if wait.names is ALL:
                 return ALL
-            found.update(dict.fromkeys(wait.names))
-        return tuple(found) if len(found) <= NAMES_MAX else ALL
+            names.update(dict.fromkeys(wait.names))
+        return tuple(names) if len(names) <= NAMES_MAX else ALL
 
     async def during(self, look: Awaitable[None]) -> None:
         """Makes a look. The requests that wait now go on when it has ended, also if it fails."""

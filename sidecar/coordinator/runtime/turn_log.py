@@ -34,12 +34,12 @@ class TurnLog:
 
     def turn(self, partition: int, event: Event | None, fx: Effects, now: Now) -> None:
         """Logs a turn. `event` None: time has passed, or topics or settings have changed."""
-        came = [f"# writes {type(r).__name__} {_text(r)}" for r in fx.records]
-        came += [f"# answers {_text(r.answer)}" for r in fx.replies]
-        if event is None and not came:
+        outcome = [f"# writes {type(r).__name__} {_text(r)}" for r in fx.records]
+        outcome += [f"# answers {_text(r.answer)}" for r in fx.replies]
+        if event is None and not outcome:
             return
         passed_ms = now.mono_ms - self._last_ms.get(partition, now.mono_ms)
         self._last_ms[partition] = now.mono_ms
         lines = [f"sleep {passed_ms}"] if passed_ms else []
         lines += [command_of(event)] if event is not None else []
-        self._log.info("turn", partition=partition, story="\n".join([*lines, *came]))
+        self._log.info("turn", partition=partition, story="\n".join([*lines, *outcome]))

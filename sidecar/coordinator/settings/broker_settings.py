@@ -107,18 +107,18 @@ class BrokerSettings:
                 self._log.warning("the broker does not tell its settings; the sidecar's own apply", error=text)
             self.known.set()
             return False
-        found = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
+        values = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
         self.levels = {c.name: _set_there(c) for c in result.configs}
         had = self.authorizer
-        self.authorizer = bool(found.pop(AUTHORIZER, ("", 0))[0])
+        self.authorizer = bool(values.pop(AUTHORIZER, ("", 0))[0])
         groups = await self._of_groups(conn)
         self.known.set()
-        changed = found != self._values or groups != self.groups
+        changed = values != self._values or groups != self.groups
         if changed:
             if self._values:
-                new = {n: v for n, v in found.items() if self._values.get(n) != v}
+                new = {n: v for n, v in values.items() if self._values.get(n) != v}
                 self._log.info("settings of the broker changed", **{n: v for n, (v, _) in new.items()})
-            self._values, self.groups = found, groups
+            self._values, self.groups = values, groups
         return changed or had != self.authorizer
 
     async def _of_groups(self, conn: BrokerConnection) -> dict[str, dict[str, str]]:
@@ -130,8 +130,8 @@ class BrokerSettings:
             return {}  # a broker that has no settings of groups
         if not wanted:
             return {}
-        asked = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted]
-        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=asked))
+        resources = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted]
+        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
         refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
         if refused and self._refused_groups != refused:
             group_id, code = next(iter(refused.items()))
@@ -153,5 +153,5 @@ class BrokerSettings:
 
 def _set_there(config: dc.DescribeConfigsResourceResult) -> tuple[tuple[str, int], ...]:
     """Returns the set values of a setting with their sources, without Kafka's default."""
-    there = ((s.value, s.source) for s in config.synonyms)
-    return tuple((value, source) for value, source in there if value is not None and source < cf.DEFAULT)
+    levels = ((s.value, s.source) for s in config.synonyms)
+    return tuple((value, source) for value, source in levels if value is not None and source < cf.DEFAULT)

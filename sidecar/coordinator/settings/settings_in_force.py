@@ -108,16 +108,16 @@ class SettingsInForce:
         return REGISTRY.kinds[kind].config(**{**self._of_kind(kind), **values})
 
     def _of_kind(self, kind: str) -> dict[str, Any]:
-        found = self._common.get(kind)
-        if found is None:
+        values = self._common.get(kind)
+        if values is None:
             own, effective = self._own.kinds[kind].values, self.effective()
             known = {f.name for f in fields(REGISTRY.kinds[kind].config())}
-            found = {f: own[f] for f in known & own.keys()}
-            found |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known}
+            values = {f: own[f] for f in known & own.keys()}
+            values |= {f: effective[name] for name, f in FIELDS[kind].items() if f in known}
             if kind == CONSUMER:
-                found["migration_policy"] = self._policy()
-            self._common[kind] = found
-        return found
+                values["migration_policy"] = self._policy()
+            self._common[kind] = values
+        return values
 
     def _policy(self) -> str:
         text, source = self.broker.value(POLICY)
@@ -136,15 +136,15 @@ class SettingsInForce:
     def effective(self) -> cf.Level:
         """Returns the values at broker level, by the brokers' names of the settings."""
         if self._effective is None:
-            found: dict[str, cf.Value] = {}
+            values: dict[str, cf.Value] = {}
             for kind in self._rows:
                 for name, own in FIELDS[kind].items():
                     if own in cf.LISTS:
-                        found[name] = self._assignors(kind) if own == "assignors" else self._list(kind, name, own)
+                        values[name] = self._assignors(kind) if own == "assignors" else self._list(kind, name, own)
                         continue
                     text = self._chosen(name, self._own.kinds[kind], own)
-                    found[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
-            self._effective = found
+                    values[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
+            self._effective = values
         return self._effective
 
     def _list(self, kind: str, name: str, field: str) -> tuple[str, ...]:
@@ -169,17 +169,17 @@ class SettingsInForce:
 
     def _assignors(self, kind: str) -> tuple[str, ...]:
         own = self._own.kinds[kind]
-        here: tuple[str, ...] = own.values["assignors"]
+        own_names: tuple[str, ...] = own.values["assignors"]
         text, source = self.broker.value(f"group.{kind}.assignors")
         if source == cf.DEFAULT or "assignors" in own.given:
-            return here
+            return own_names
         names = [KAFKA_CLASSES.get(n.strip(), n.strip()) for n in (text or "").split(",")]
-        return tuple(n for n in names if n in here) or here
+        return tuple(n for n in names if n in own_names) or own_names
 
     def own(self, group_id: str) -> dict[str, str]:
         """Returns the group's own values: those in the state topic, then those that the broker has kept for it."""
-        theirs = self.broker.groups.get(group_id, {})
-        return {**theirs, **{n: v for n, v in self._settings.all(group_id).items() if n in self._names}}
+        at_broker = self.broker.groups.get(group_id, {})
+        return {**at_broker, **{n: v for n, v in self._settings.all(group_id).items() if n in self._names}}
 
     def describe(self, group_id: str) -> tuple[SettingValue, ...]:
         own, effective = self.own(group_id), self.effective()
@@ -191,10 +191,10 @@ class SettingsInForce:
             hidden = tuple(level for level in self.broker.levels.get(s.broker_name, ()) if level[1] > source)
             if source == cf.DEFAULT and text != plain:
                 source = cf.STATIC
-            mine = own.get(s.name)
-            if mine is not None and s.kind in ("string", "list"):  # as Kafka shows them
-                mine = ",".join(cf.listed(mine)) if s.kind == "list" else mine.strip()
-            out.append(SettingValue(s.name, mine, text, source, plain, hidden))
+            value = own.get(s.name)
+            if value is not None and s.kind in ("string", "list"):  # as Kafka shows them
+                value = ",".join(cf.listed(value)) if s.kind == "list" else value.strip()
+            out.append(SettingValue(s.name, value, text, source, plain, hidden))
         return tuple(out)
 
     def changed(self, group_id: str = "") -> None:

@@ -41,8 +41,8 @@ class StoredSettings:
 
     def all(self, group_id: str) -> dict[str, str]:
         """Returns the group's settings that can be read, by name."""
-        found = {name: self._value(group_id, name, raw) for name, raw in self._there(group_id).items()}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self._value(group_id, name, raw) for name, raw in self._there(group_id).items()}
+        return {name: value for name, value in values.items() if value is not None}
 
     def value(self, group_id: str, name: str) -> str | None:
         raw = self._there(group_id).get(name)
@@ -60,13 +60,13 @@ class StoredSettings:
 
     def groups_with(self, name: str) -> list[str]:
         """Returns the groups that have a setting of this name."""
-        return [g for part in self.state.partitions for g, said in part.configs.items() if g and name in said]
+        return [g for part in self.state.partitions for g, configs in part.configs.items() if g and name in configs]
 
     async def put(self, group_id: str, values: Mapping[str, str | None], why: str, append: Append) -> None:
         """Stores these settings; None removes one. Raises WriteLost."""
-        records, there = [], self._there(group_id)
+        records, stored = [], self._there(group_id)
         for name, value in values.items():
-            revision = self._codec.next_revision(there.get(name))
+            revision = self._codec.next_revision(stored.get(name))
             records.append(self._codec.config(group_id, name, value, now().wall_ms, revision, why))
         await append(self.partition_of(group_id), records)
 
@@ -77,12 +77,12 @@ class StoredSettings:
 
     def verdict(self, group_id: str) -> str:
         """Returns the owner's verdict about the present order; "" if there is none."""
-        word, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
-        return word if order == self.order(group_id, cf.MANAGED) else ""
+        verdict, _, order = (self.value(group_id, cf.VERDICT) or "").partition(": ")
+        return verdict if order == self.order(group_id, cf.MANAGED) else ""
 
-    def as_verdict(self, group_id: str, word: str) -> str:
+    def as_verdict(self, group_id: str, verdict: str) -> str:
         """Returns the verdict in its stored form, which names the present order."""
-        return f"{word}: {self.order(group_id, cf.MANAGED)}"
+        return f"{verdict}: {self.order(group_id, cf.MANAGED)}"
 
     def why(self, group_id: str) -> str:
         """Returns the reason of the group's verdict, or else of its order; "" if it has neither."""

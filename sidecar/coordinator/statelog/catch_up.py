@@ -95,14 +95,14 @@ class CatchUpReader:
                         consumer.incremental_assign([TopicPartition(self._topic, want.partition, want.first)])
                     left[want.partition] = max(want.last, left.get(want.partition, -1))
                     want = self._next()
-                found = [m for m in some(consumer, 0.02) if m.error() is None]
-                for m in found:
+                messages = [m for m in some(consumer, 0.02) if m.error() is None]
+                for m in messages:
                     partition, offset = m.partition(), m.offset()
                     if partition in left and offset is not None and offset >= left[partition]:
                         del left[partition]
                         consumer.incremental_unassign([TopicPartition(self._topic, partition)])
-                if found:
-                    self._taken(found)
+                if messages:
+                    self._taken(messages)
                 want = self._next()
         finally:
             consumer.close()

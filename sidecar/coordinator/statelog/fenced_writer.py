@@ -134,8 +134,8 @@ class FencedWriter:
         self._sending, self._queue = self._queue[:taken], self._queue[taken:]
         records = [r for e in self._sending for r in e.records]
         self._batch.begin()
-        who = self.producer
-        encode = partial(encode_batch, records, int(time.time() * 1000), who.id, who.epoch, who.sequence)
+        producer = self.producer
+        encode = partial(encode_batch, records, int(time.time() * 1000), producer.id, producer.epoch, producer.sequence)
         self.producer.count(len(records))
         if size > LARGE_BATCH:
             self._work(self._encode_large(encode))
@@ -199,8 +199,8 @@ class FencedWriter:
         if code in TOO_LARGE:
             size = len(self._batch.data)
             where += f": a record of {size} bytes is more than max.message.bytes of {self._leader.topic} allows"
-        who = self.producer
-        return WriteLost(f"{where} (next sequence {who.sequence}, epoch {who.epoch}; before: {before})")
+        producer = self.producer
+        return WriteLost(f"{where} (next sequence {producer.sequence}, epoch {producer.epoch}; before: {before})")
 
     def _in_smaller_batches(self) -> None:
         """Splits the batch, of which no record is in the log."""

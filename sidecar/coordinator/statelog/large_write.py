@@ -160,10 +160,12 @@ class LargeWrite:
 
     async def _write_piece(self, piece: Sequence[Encoded]) -> tuple[Outcome, int]:
         """Writes one batch. Returns the outcome, and the offset of the first record."""
-        leader, batch, who = self._leader, self._batch, self._producer
+        leader, batch, producer = self._leader, self._batch, self._producer
         until = time.monotonic() + batch.timeout_s
         wall_ms = int(time.time() * 1000)
-        batch.data = await asyncio.to_thread(encode_batch, piece, wall_ms, who.id, who.epoch, who.sequence, True)
+        batch.data = await asyncio.to_thread(
+            encode_batch, piece, wall_ms, producer.id, producer.epoch, producer.sequence, True
+        )
         while True:
             code, text = int(Code.LEADER_NOT_AVAILABLE), NO_LEADER
             try:

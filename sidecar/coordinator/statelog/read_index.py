@@ -102,8 +102,8 @@ class ReadIndex:
             self._cluster.replicas(self._topic), read_configs(self._cluster, self._topic)
         )
         replicas = nodes[partition] if partition < len(nodes) else ()
-        told = await asyncio.gather(*(self._end_at(node, partition) for node in replicas))
-        ends = [end for end in told if end is not None]
+        answers = await asyncio.gather(*(self._end_at(node, partition) for node in replicas))
+        ends = [end for end in answers if end is not None]
         before = acknowledged_before(ends, len(replicas), int(configs.get(MIN_ISR, "1")))
         if before is None:
             raise ConnectionLost(f"{self._topic}-{partition}: too few of its replicas answer")
@@ -122,10 +122,10 @@ class ReadIndex:
         async with asyncio.timeout(ANSWER_S):
             conn = await self._cluster.lane(node, Lane.LOG_ENDS)
             res = await conn.request(lo, "ListOffsets", req, high=VERSION)
-        told = res.topics[0].partitions[0]
-        if told.error_code != Code.NONE:
-            raise ConnectionLost(f"{self._topic}-{partition}: {name_of(told.error_code)}")
-        return int(told.offset)
+        answer = res.topics[0].partitions[0]
+        if answer.error_code != Code.NONE:
+            raise ConnectionLost(f"{self._topic}-{partition}: {name_of(answer.error_code)}")
+        return int(answer.offset)
 
 
 def acknowledged_before(ends: Collection[int], replicas: int, min_isr: int) -> int | None:

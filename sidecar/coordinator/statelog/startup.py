@@ -169,18 +169,18 @@ async def one_cluster(
     log_again = _LogAgain(lambda problem: log.warning("waiting for bootstrap", problem=problem), first=True)
     while not s.same_listener:
         try:
-            there = (await cluster.refresh([])).cluster_id
+            other = (await cluster.refresh([])).cluster_id
         except NO_ANSWER as exc:
             problem = str(exc) or "timed out"
             waits(f"waiting for bootstrap: {problem}")
             log_again(problem)
             await asyncio.sleep(RETRY_S)
             continue
-        here = control.view.cluster_id
-        if here and there and here != there:
+        own = control.view.cluster_id
+        if own and other and own != other:
             at = ", ".join(f"{host}:{port}" for host, port in cluster.bootstrap)
             raise StartError(
-                f"broker {s.broker[0]}:{s.broker[1]} is of cluster {here}, and bootstrap {at} of cluster {there}. "
+                f"broker {s.broker[0]}:{s.broker[1]} is of cluster {own}, and bootstrap {at} of cluster {other}. "
                 "Both must lead to one cluster: check --broker and --bootstrap."
             )
         return
@@ -228,14 +228,14 @@ async def state_topic(
         log_again(problem)
 
     while (have := control.view.leaders.get(s.topic)) is None:
-        found = await ask_for(cluster, s.topic)
-        if found.state is Existence.MISSING:
+        answer = await ask_for(cluster, s.topic)
+        if answer.state is Existence.MISSING:
             await _create(s, len(control.view.brokers), cluster, partitions, log, report)
-        elif found.state is Existence.THERE and len(found.leaders) > 0:
-            have = found.leaders
+        elif answer.state is Existence.THERE and len(answer.leaders) > 0:
+            have = answer.leaders
             break
         else:
-            report(found.problem)
+            report(answer.problem)
             await asyncio.sleep(0.5)
         await asyncio.sleep(0.03)
         await _look_again(control, report)

@@ -91,12 +91,12 @@ class StateLog:
         InvariantError at a record that cannot be decoded: without it, the others would give another state."""
         revisions = self.revisions[partition]
         order_of = self.codec.registry.order
-        found: dict[int, list[tuple[StateKey, bytes]]] = {}
+        by_order: dict[int, list[tuple[StateKey, bytes]]] = {}
         for i, item in enumerate(self.partitions[partition].groups.get(group_id, {}).items(), 1):
-            found.setdefault(order_of(item[0].kind), []).append(item)
+            by_order.setdefault(order_of(item[0].kind), []).append(item)
             if i % LOOKED_AT == 0:
                 yield None
-        for key, value in (item for order in sorted(found) for item in found[order]):
+        for key, value in (item for order in sorted(by_order) for item in by_order[order]):
             try:
                 record, revision = self.codec.decode(key, value)
             except StateError as exc:
@@ -117,8 +117,8 @@ class StateLog:
 
     def last_reason(self, group_id: str) -> str:
         """Returns the reason in the last record of the group itself; "" if it has none."""
-        there = self.partitions[partition_for(group_id, len(self.partitions))]
-        for key, value in there.groups.get(group_id, NOTHING).items():
+        fold = self.partitions[partition_for(group_id, len(self.partitions))]
+        for key, value in fold.groups.get(group_id, NOTHING).items():
             if key.kind in GROUP_KINDS:
                 try:
                     return str(getattr(self.codec.decode(key, value)[0], "why", ""))
@@ -128,10 +128,10 @@ class StateLog:
 
     def last_assignment(self, group_id: str) -> int:
         """Returns generation or epoch of the group's last assignment; -1 if there is none, or it cannot be read."""
-        there = self.partitions[partition_for(group_id, len(self.partitions))]
+        fold = self.partitions[partition_for(group_id, len(self.partitions))]
         registry = self.codec.registry
         group: Group | None = None
-        for key, value in there.groups.get(group_id, NOTHING).items():
+        for key, value in fold.groups.get(group_id, NOTHING).items():
             if registry.role(key.kind) in ASSIGNED:
                 try:
                     group = registry.replayed(self.codec.decode(key, value)[0], group)
@@ -141,7 +141,7 @@ class StateLog:
 
     def share_placeholders(self) -> list[tuple[int, str, str]]:
         """Returns partition, group, and member id of each placeholder in a broker's share group."""
-        found = []
+        placeholders = []
         for p, part in enumerate(self.partitions):
             for group_id, values in part.groups.items():
                 for key in [k for k in values if k.kind == ShareKind.PLACEHOLDER]:
@@ -150,8 +150,8 @@ class StateLog:
                     except StateError:
                         continue
                     if isinstance(record, PlaceholderRecord) and record.member_id:
-                        found.append((p, group_id, record.member_id))
-        return found
+                        placeholders.append((p, group_id, record.member_id))
+        return placeholders
 
     async def wait_applied(self, partition: int, offset: int) -> None:
         """Waits until the record at `offset` has been applied, or the tail has found that there is none."""
@@ -365,10 +365,10 @@ class Tail:
         ends = []
         for p in range(len(self._log.partitions)):
             try:
-                found = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
+                watermarks = consumer.get_watermark_offsets(TopicPartition(self.topic, p), cached=True)
             except KafkaException:  # librdkafka does not know the partition (any more)
-                found = None
-            ends.append(found[1] if found else 0)
+                watermarks = None
+            ends.append(watermarks[1] if watermarks else 0)
         self._log.reported_ends = ends
 
     def _post(self, fn: Callable[..., None], arg: object) -> None:
@@ -416,13 +416,13 @@ class Tail:
                 touched.add(partition)
                 self._listener.tail_read(partition)
             elif partition >= 0:
-                ahead = log.applied_early[partition]
+                early = log.applied_early[partition]
                 if offset < log.partitions[partition].position:
-                    if ahead.pop(offset, None) == (key, value):
+                    if early.pop(offset, None) == (key, value):
                         continue
                     self._listener.tail_went_back(partition)
                     return
-                ahead.clear()
+                early.clear()
                 touched.add(partition)
                 self._apply_one(item)
         for partition in touched:

@@ -45,8 +45,8 @@ class Term:
     @property
     def epochs(self) -> tuple[int, ...]:
         """The owner epochs that this term's last claim in the log may have."""
-        mine = self.writer.owner_epoch
-        return (mine,) if self.fresh is None else (mine, self.fresh.owner_epoch)
+        epoch = self.writer.owner_epoch
+        return (epoch,) if self.fresh is None else (epoch, self.fresh.owner_epoch)
 
     def stop(self) -> None:
         self.writer.stop()

@@ -122,21 +122,21 @@ class KnownTopics:
     async def next(self, topics: tuple[Topic, ...], control: Asks) -> tuple[Topic, ...]:
         """Returns the topics of this listing with those kept. Raises ConnectionLost, TimeoutError, WireError."""
         listed = {t.name: t for t in topics}
-        gone = [t for name, t in self._topics.items() if name not in listed]
-        kept = await self._denied(gone, control) if gone else []
+        unlisted = [t for name, t in self._topics.items() if name not in listed]
+        kept = await self._denied(unlisted, control) if unlisted else []
         self._topics = listed | {t.name: t for t in kept}
         return (*topics, *kept)
 
-    async def _denied(self, gone: list[Topic], control: Asks) -> list[Topic]:
+    async def _denied(self, unlisted: list[Topic], control: Asks) -> list[Topic]:
         """Returns the topics among these that exist but may not be described."""
         try:
-            res = await control.ask([md.MetadataRequestTopic(topic_id=t.id, name=None) for t in gone], low=BY_ID)
+            res = await control.ask([md.MetadataRequestTopic(topic_id=t.id, name=None) for t in unlisted], low=BY_ID)
             codes = {r.topic_id: r.error_code for r in res.topics}
-            denied = [t for t in gone if codes.get(t.id) == Code.TOPIC_AUTHORIZATION_FAILED]
+            denied = [t for t in unlisted if codes.get(t.id) == Code.TOPIC_AUTHORIZATION_FAILED]
         except WireError:  # an older broker; by name it says no more than this
-            res = await control.ask([md.MetadataRequestTopic(name=t.name) for t in gone])
+            res = await control.ask([md.MetadataRequestTopic(name=t.name) for t in unlisted])
             named = {r.name: r.error_code for r in res.topics}
-            denied = [t for t in gone if named.get(t.name) == Code.TOPIC_AUTHORIZATION_FAILED]
+            denied = [t for t in unlisted if named.get(t.name) == Code.TOPIC_AUTHORIZATION_FAILED]
         for t in denied:
             control.denied(t.name, Code.TOPIC_AUTHORIZATION_FAILED)
         return denied

@@ -47,12 +47,12 @@ def policy_fault(topic: str, configs: Mapping[str, str]) -> str:
 
 def faults(topic: str, configs: Mapping[str, str], brokers: int) -> list[str]:
     """Returns the faults in the topic's settings by which acknowledged state can be lost."""
-    found = [fault] if (fault := policy_fault(topic, configs)) else []
+    problems = [fault] if (fault := policy_fault(topic, configs)) else []
     if brokers > 1 and configs.get(MIN_ISR) == "1":
-        found.append(f"{topic} has {MIN_ISR}=1: what one broker alone has acknowledged is lost with it. Set it to 2")
+        problems.append(f"{topic} has {MIN_ISR}=1: what one broker alone has acknowledged is lost with it. Set it to 2")
     if configs.get(UNCLEAN) == "true":
-        found.append(f"{topic} has {UNCLEAN}=true: a replica that lacks records may lead. Set it to false")
-    return found
+        problems.append(f"{topic} has {UNCLEAN}=true: a replica that lacks records may lead. Set it to false")
+    return problems
 
 
 def wanted(topic: str, configs: Mapping[str, str], brokers: int) -> dict[str, str]:
@@ -63,9 +63,9 @@ def wanted(topic: str, configs: Mapping[str, str], brokers: int) -> dict[str, st
 
 def command(topic: str, configs: Mapping[str, str], bootstrap: str) -> str:
     """Returns the command line that sets these values at the state topic."""
-    words = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
-    words += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
-    return shlex.join(words)
+    args = ["kafka-configs.sh", "--bootstrap-server", bootstrap, "--alter", "--entity-type", "topics"]
+    args += ["--entity-name", topic, "--add-config", ",".join(f"{n}={v}" for n, v in configs.items())]
+    return shlex.join(args)
 
 
 def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iterable[Address]) -> str:
@@ -76,8 +76,8 @@ def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iter
 
 async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
     """Returns the topic's settings. Raises ConnectionLost, also if the brokers refuse, TimeoutError, WireError."""
-    asked = dc.DescribeConfigsResource(TOPIC, topic, [POLICY, MIN_ISR, UNCLEAN])
-    res = await cluster.ask_anyone(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[asked]))
+    resource = dc.DescribeConfigsResource(TOPIC, topic, [POLICY, MIN_ISR, UNCLEAN])
+    res = await cluster.ask_anyone(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=[resource]))
     result = res.results[0]
     if result.error_code != Code.NONE:
         raise ConnectionLost(f"DescribeConfigs of {topic}: {name_of(result.error_code)}")
@@ -119,17 +119,19 @@ class StateTopic:
             if self._missing >= LOOKS and self.id != ZERO_UUID:
                 raise self._anew("has been deleted")
 
-    def _is(self, found: TopicAnswer) -> None:
-        before, self._state, self.problem = self._state, found.state, found.problem
-        self._missing = self._missing + 1 if found.state is Existence.MISSING else 0
+    def _is(self, answer: TopicAnswer) -> None:
+        before, self._state, self.problem = self._state, answer.state, answer.problem
+        self._missing = self._missing + 1 if answer.state is Existence.MISSING else 0
         now_s = time.monotonic()
-        if found.state is not Existence.THERE and (before is not found.state or now_s - self._logged_s >= LOG_AGAIN_S):
+        if answer.state is not Existence.THERE and (
+            before is not answer.state or now_s - self._logged_s >= LOG_AGAIN_S
+        ):
             self._logged_s = now_s
-            what = {"state": found.state.value, "problem": found.problem, "remedy": REMEDIES[found.state]}
-            # A broker that has just started may not have heard of it, and that is over in a moment.
-            say = self._log.error if found.state is Existence.DENIED else self._log.warning
-            say("no use of the state topic", topic=self._name, **what)
-        elif found.state is Existence.THERE and before is not Existence.THERE:
+            what = {"state": answer.state.value, "problem": answer.problem, "remedy": REMEDIES[answer.state]}
+            # A broker that has just started may not know it yet, which is over in a moment.
+            log = self._log.error if answer.state is Existence.DENIED else self._log.warning
+            log("no use of the state topic", topic=self._name, **what)
+        elif answer.state is Existence.THERE and before is not Existence.THERE:
             self._log.info("the state topic is there again", topic=self._name, before=before.value)
 
     def made_anew(self) -> StartAnew:
@@ -152,11 +154,11 @@ class StateTopic:
         except NO_ANSWER as exc:
             self._log.debug("settings of the state topic not read", problem=str(exc) or "timed out")
             return
-        found = faults(self._name, configs, brokers)
-        for fault in found:
+        current = faults(self._name, configs, brokers)
+        for fault in current:
             if fault not in self.faults:
                 problem = f"{fault}: {remedy(self._name, configs, brokers, cluster.bootstrap)}"
                 self._log.error("the state topic is not set to keep its records", problem=problem)
-        if self.faults and not found:
+        if self.faults and not current:
             self._log.info("the state topic is set to keep its records", topic=self._name)
-        self.faults = found
+        self.faults = current

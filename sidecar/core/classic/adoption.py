@@ -56,9 +56,9 @@ def adopt(turn: Turn, e: AdoptClassic, token: int) -> None:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {e.group_id} is here already.")
     for m in e.members:
         timeouts = (e.session_timeout_ms, e.rebalance_timeout_ms)
-        said = ((e.protocol, m.metadata),)
-        who = (m.member_id, m.instance_id, m.client_id, m.client_host)
-        turn.write(MemberRecord(e.group_id, *who, *timeouts, said, why=e.why))
+        protocols = ((e.protocol, m.metadata),)
+        identity = (m.member_id, m.instance_id, m.client_id, m.client_host)
+        turn.write(MemberRecord(e.group_id, *identity, *timeouts, protocols, why=e.why))
         turn.write(AssignmentRecord(e.group_id, m.member_id, 0, m.assignment, e.why))
     group: ClassicGroup = turn.groups[e.group_id]
     known = max(newest_claim(group), 0)

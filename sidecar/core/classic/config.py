@@ -27,6 +27,6 @@ class ClassicConfig:
 
 
 def config_of(turn: Turn, group_id: str) -> ClassicConfig:
-    found = turn.ports.config[(CLASSIC, group_id)]
-    assert isinstance(found, ClassicConfig)
-    return found
+    config = turn.ports.config[(CLASSIC, group_id)]
+    assert isinstance(config, ClassicConfig)
+    return config

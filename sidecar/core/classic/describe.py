@@ -12,8 +12,8 @@ from sidecar.core.vocabulary.errors import Code, CoordinatorError
 def describe(turn: Turn, e: DescribeClassic, token: int) -> None:
     group = classic_group(turn.groups, e.group_id)
     if group is None:
-        told = "is not a classic group" if e.group_id in turn.groups else "not found"
-        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} {told}.")
+        problem = "is not a classic group" if e.group_id in turn.groups else "not found"
+        raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} {problem}.")
     stable = group.state is State.STABLE
     turn.reply(
         token,

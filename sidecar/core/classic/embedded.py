@@ -99,13 +99,13 @@ def whole_subscription(metadata: bytes) -> Subscription | None:
     return Subscription(version, tuple(s.topics), s.user_data, owned, s.generation_id, s.rack_id)
 
 
-def _by_topic(said: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -> Owned:
+def _by_topic(entries: Iterable[cs.TopicPartition] | Iterable[ca.TopicPartition]) -> Owned:
     """Returns topic -> partitions. A topic may come more than once: all its partitions count, as for Kafka's own
     clients."""
-    found: dict[str, list[int]] = {}
-    for t in said:
-        found.setdefault(t.topic, []).extend(t.partitions)
-    return {topic: tuple(partitions) for topic, partitions in found.items()}
+    owned: dict[str, list[int]] = {}
+    for t in entries:
+        owned.setdefault(t.topic, []).extend(t.partitions)
+    return {topic: tuple(partitions) for topic, partitions in owned.items()}
 
 
 def topics_of(metadata: bytes) -> tuple[str, ...] | None:
@@ -149,9 +149,9 @@ def without_claims(metadata: bytes, of: Mapping[str, Iterable[int]]) -> bytes:
     version = min(_version(metadata), NEWEST)
     s = cs.ConsumerProtocolSubscription.decode(version, metadata, 2)
     known = 2 + len(s.encode(version))
-    gone = {topic: frozenset(partitions) for topic, partitions in of.items()}
+    removed = {topic: frozenset(partitions) for topic, partitions in of.items()}
     for t in s.owned_partitions:
-        t.partitions = [p for p in t.partitions if p not in gone.get(t.topic, ())]
+        t.partitions = [p for p in t.partitions if p not in removed.get(t.topic, ())]
     s.owned_partitions = [t for t in s.owned_partitions if t.partitions]
     return metadata[:2] + s.encode(version) + metadata[known:]
 
@@ -166,8 +166,8 @@ def is_large(assignment: bytes) -> bool:
 
 def assigned(assignment: bytes) -> Owned | None:
     """Returns the assigned partitions. None: these bytes are no assignment. Empty bytes assign nothing."""
-    found = assigned_with_data(assignment)
-    return None if found is None else found[0]
+    decoded = assigned_with_data(assignment)
+    return None if decoded is None else decoded[0]
 
 
 def assigned_with_data(assignment: bytes) -> tuple[Owned, bytes | None] | None:

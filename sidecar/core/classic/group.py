@@ -73,7 +73,7 @@ class ClassicGroup:
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Returns the topics of its consumers, by the protocol of the last generation; None: unknown."""
-        found: set[str] = set()
+        subscribed: set[str] = set()
         for member in self.members.values() if self.type == CONSUMER_TYPE else ():
             try:
                 topics = topics_of(member.metadata(self.protocol))
@@ -81,25 +81,25 @@ class ClassicGroup:
                 return None
             if topics is None:
                 return None
-            found.update(topics)
-        return frozenset(found)
+            subscribed.update(topics)
+        return frozenset(subscribed)
 
     # ---- questions ----------------------------------------------------------------------------------------
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member with these protocols may be in the group."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        everybody = len(self.members)
-        return self.type == protocol_type and any(self.supported.get(name) == everybody for name, _ in protocols)
+        count = len(self.members)
+        return self.type == protocol_type and any(self.supported.get(name) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """Returns the protocol with the most votes. Each member votes for the first of its protocols that all members
         support; of equals the first in the alphabet wins."""
-        everybody = len(self.members)
+        count = len(self.members)
         votes: Counter[str] = Counter()
         for member in self.members.values():
             for name, _ in member.protocols:
-                if self.supported[name] == everybody:
+                if self.supported[name] == count:
                     votes[name] += 1
                     break
         return min(votes, key=lambda name: (-votes[name], name))

@@ -49,8 +49,8 @@ STATES = {
 def _facts(group: ClassicGroup) -> dict[str, Any]:
     """Returns the group's facts. `epoch` is the generation, None until all members of an adopted group have joined;
     `assignor` is the protocol."""
-    told = {"epoch": None if group.adopted else group.generation, "assignment_epoch": group.assigned_generation}
-    return {**told, "assignor": group.protocol or "", "leader": group.leader, "since_ms": group.since_ms}
+    epochs = {"epoch": None if group.adopted else group.generation, "assignment_epoch": group.assigned_generation}
+    return {**epochs, "assignor": group.protocol or "", "leader": group.leader, "since_ms": group.since_ms}
 
 
 def _member(group: ClassicGroup, member_id: str, names: Names) -> MemberView | None:
@@ -135,19 +135,19 @@ def _explain(records: GroupRecords, group: ClassicGroup, image: TopicImage | Non
 
 
 def _progress(records: GroupRecords, group: ClassicGroup, m: Member, since_ms: int, live: Live | None) -> Progress:
-    said_ms, state = records.since(Kind.MEMBER, m.member_id), SETTLED
+    member_ms, state = records.since(Kind.MEMBER, m.member_id), SETTLED
     if group.state is State.PREPARING:
         # A member record in the batch that began the rebalance, or later, came with a JoinGroup. A new owner has lost
         # that request, and the member joins again.
         offset, began = records.offset(Kind.MEMBER, m.member_id), records.offset(Kind.GROUP)
-        joined = offset >= 0 and began >= 0 and (offset > began or said_ms >= since_ms)
-        anew = offset >= 0 and records.taken_over_ms > said_ms
-        known = m.member_id in live.joined if live is not None else joined and not anew
+        joined = offset >= 0 and began >= 0 and (offset > began or member_ms >= since_ms)
+        joins_again = offset >= 0 and records.taken_over_ms > member_ms
+        known = m.member_id in live.joined if live is not None else joined and not joins_again
         state = JOINED if known else TO_JOIN
     elif group.state is State.COMPLETING:
         state = LEADS if m.member_id == group.leader else SYNCS
     at_ms = since_ms if state in (TO_JOIN, SYNCS, LEADS) else records.since(Kind.ASSIGNMENT, m.member_id)
-    return Progress(state, at_ms or said_ms, _next(group, state))
+    return Progress(state, at_ms or member_ms, _next(group, state))
 
 
 def _next(group: ClassicGroup, state: str) -> str:

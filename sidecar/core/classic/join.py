@@ -199,17 +199,17 @@ def _rejoin(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, config: C
     elif group.state is State.EMPTY:
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, "The group is empty.")
     else:
-        who = "the leader" if leads else e.member_id
-        did = "joins again" if same else "changed what it says"
-        why = f"{who} {did}: {e.reason or 'not provided'}"
+        name = "the leader" if leads else e.member_id
+        action = "joins again" if same else "changed what it says"
+        why = f"{name} {action}: {e.reason or 'not provided'}"
         _update(turn, group, member, e, token, why)
         rebalance_or_complete(turn, group, why, Reason.REJOINED if same else Reason.SUBSCRIPTION)
 
 
 def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token: int, why: str) -> None:
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    said = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
-    if said != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
+    requested = (e.protocols, e.session_timeout_ms, e.rebalance_timeout_ms)
+    if requested != (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms):
         turn.write(
             MemberRecord(
                 member.group_id,
@@ -237,7 +237,7 @@ def _update(turn: Turn, group: ClassicGroup, member: Member, e: JoinGroup, token
 def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: str, new_id: str) -> None:
     """Gives the place of a static member that is back after a restart to its new member id. The old id is fenced."""
     soft: ClassicSoft = turn.soft_of(group.group_id)
-    stood, leader, protocol = group.state, group.leader, group.protocol
+    state, leader, protocol = group.state, group.leader, group.protocol
     why = f"instance {e.instance_id}: {new_id} replaces {old_id}: {e.reason or 'not provided'}"
     _hand_over(turn, group, e, old_id, new_id, why)
     fenced = soft.joins.pop(old_id, None)
@@ -251,10 +251,10 @@ def _replace(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int, old_id: 
     if old_id in soft.unsynced:
         soft.unsynced.discard(old_id)
         soft.unsynced.add(new_id)
-    if stood is not State.STABLE or group.select_protocol() != protocol:
+    if state is not State.STABLE or group.select_protocol() != protocol:
         soft.joins[new_id] = token
         arm_session(turn, group, new_id)
-        if stood is State.PREPARING:
+        if state is State.PREPARING:
             complete_if_all_joined(turn, group)
         else:
             prepare(turn, group, why, Reason.JOINED)

@@ -185,16 +185,16 @@ def _send_away(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
 
 def _nothing(group: ClassicGroup) -> dict[str, bytes]:
     """Returns an assignment without partitions for each member."""
-    said = {m.member_id: subscription(m.metadata(group.protocol)) for m in group.members.values()}
-    return {member_id: assignment(0 if s is None else s.version, ()) for member_id, s in said.items()}
+    subscriptions = {m.member_id: subscription(m.metadata(group.protocol)) for m in group.members.values()}
+    return {member_id: assignment(0 if s is None else s.version, ()) for member_id, s in subscriptions.items()}
 
 
 def _next_generation(turn: Turn, group: ClassicGroup, soft: ClassicSoft) -> None:
     # When a leader goes, Kafka makes another member the leader at once, so members that join later do not lead first.
     leader = group.leader if group.leader in soft.joins else next(m for m in group.members if m in soft.joins)
     protocol = group.select_protocol()
-    found = stale_claims_of(group, protocol)
-    report(turn, group, found)
+    stale = stale_claims_of(group, protocol)
+    report(turn, group, stale)
     go(
         turn,
         group,

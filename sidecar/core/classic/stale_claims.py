@@ -47,7 +47,7 @@ def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[Stale
         return {}
     places = {member_id: _places(s.owned) for member_id, s in claims.items()}
     newest = _newest(claims, places)
-    found: dict[str, tuple[StaleClaim, ...]] = {}
+    by_member: dict[str, tuple[StaleClaim, ...]] = {}
     for member_id, s in claims.items():
         stale: dict[tuple[str, str], list[int]] = {}
         old = UNKNOWN_GENERATION < s.generation < group.assigned_generation
@@ -61,13 +61,13 @@ def stale_claims_of(group: ClassicGroup, protocol: str) -> dict[str, tuple[Stale
             if holder or old or other:
                 stale.setdefault((topic, holder or other), []).append(partition)
         if stale:
-            found[member_id] = tuple(StaleClaim(t, tuple(ps), s.generation, h) for (t, h), ps in stale.items())
-    return found
+            by_member[member_id] = tuple(StaleClaim(t, tuple(ps), s.generation, h) for (t, h), ps in stale.items())
+    return by_member
 
 
 def _newest(claims: Mapping[str, Subscription], places: Mapping[str, list[Where]]) -> dict[Where, tuple[str, str]]:
     """Returns, by partition, the member with the newest claim and the member with the next newest ("": none). Of equal
-    claims the first counts. Two are enough to tell each member whether another one claims the same."""
+    claims the first counts. Two are enough to know for each member whether another one claims the same."""
     newest: dict[Where, tuple[str, str]] = {}
     for member_id, s in claims.items():
         for where in places[member_id]:
@@ -97,15 +97,15 @@ def newest_claim(group: ClassicGroup) -> int:
     """Returns the highest generation that any member names."""
     if group.type not in (CONSUMER_TYPE, None):
         return UNKNOWN_GENERATION
-    said = (subscription(metadata) for m in group.members.values() for _, metadata in m.protocols)
-    told = (s.generation for s in said if s is not None and s.generation < LAST_GENERATION)
-    return max(told, default=UNKNOWN_GENERATION)
+    subscriptions = (subscription(metadata) for m in group.members.values() for _, metadata in m.protocols)
+    generations = (s.generation for s in subscriptions if s is not None and s.generation < LAST_GENERATION)
+    return max(generations, default=UNKNOWN_GENERATION)
 
 
-def report(turn: Turn, group: ClassicGroup, found: Mapping[str, tuple[StaleClaim, ...]]) -> None:
+def report(turn: Turn, group: ClassicGroup, by_member: Mapping[str, tuple[StaleClaim, ...]]) -> None:
     """Writes, counts and logs the stale claims, and removes former ones from the members' records."""
     for member in list(group.members.values()):
-        stale = found.get(member.member_id, ())
+        stale = by_member.get(member.member_id, ())
         if stale != member.stale_claims:
             why = "claims partitions of others" if stale else "claims nothing of others any more"
             turn.write(replace(member, stale_claims=stale, why=why))
@@ -139,13 +139,13 @@ def shown(member: Member, protocol: str | None, strip: bool) -> bytes:
 
 def _claims(group: ClassicGroup, protocol: str) -> dict[str, Subscription]:
     """Returns the claims by member; empty if there are too many."""
-    found, places = {}, 0
+    claims, places = {}, 0
     for member_id, s in _claimed(group, protocol):
-        found[member_id] = s
+        claims[member_id] = s
         places += len(s.owned) + sum(map(len, s.owned.values()))
         if places > CLAIMED_MAX:
             return {}
-    return found
+    return claims
 
 
 def _claimed(group: ClassicGroup, protocol: str) -> Iterator[tuple[str, Subscription]]:
@@ -157,14 +157,14 @@ def _claimed(group: ClassicGroup, protocol: str) -> Iterator[tuple[str, Subscrip
 
 def _holders(group: ClassicGroup) -> dict[Where, str] | None:
     """Returns the owners by the last known assignment. None: it is too large."""
-    found: dict[Where, str] = {}
+    holders: dict[Where, str] = {}
     for member_id, given in group.assignments.items():
         if is_large(given):
             return None
-        found |= dict.fromkeys(_places(assigned(given) or {}), member_id)
-        if len(found) > CLAIMED_MAX:
+        holders |= dict.fromkeys(_places(assigned(given) or {}), member_id)
+        if len(holders) > CLAIMED_MAX:
             return None
-    return found
+    return holders
 
 
 def _places(owned: Mapping[str, tuple[int, ...]]) -> list[Where]:

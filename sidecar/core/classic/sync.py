@@ -22,8 +22,8 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     joining = group.state is State.PREPARING
     # Before a downgrade each member received the first of its own protocols, so this one is no error of the member.
     # Kafka refuses it, which ends Java's clients (docs/reference/differences.md).
-    told_its_own = joining and any(name == e.protocol for name, _ in group.members[e.member_id].protocols)
-    if _other(e.protocol_type, group.type) or (_other(e.protocol, group.protocol) and not told_its_own):
+    own_protocol = joining and any(name == e.protocol for name, _ in group.members[e.member_id].protocols)
+    if _other(e.protocol_type, group.type) or (_other(e.protocol, group.protocol) and not own_protocol):
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, f"The group uses {group.type}, {group.protocol}.")
     soft: ClassicSoft = turn.soft_of(group.group_id)
     if joining:
@@ -46,9 +46,9 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         stabilize(turn, group, given)
 
 
-def _other(said: str | None, known: str | None) -> bool:
+def _other(sent: str | None, known: str | None) -> bool:
     """Whether a client sends another value than the group's. Older clients send none."""
-    return said is not None and said != known
+    return sent is not None and sent != known
 
 
 def heartbeat(turn: Turn, e: ClassicHeartbeat, token: int) -> None:

@@ -61,8 +61,8 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
         raise CoordinatorError(Code.NON_EMPTY_GROUP, f"Group {e.group_id} is here already.")
     g, names = e.group_id, e.topics
     for m in e.members:
-        who = (m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host)
-        turn.write(MemberRecord(g, *who, e.rebalance_timeout_ms, m.topic_names, m.topic_regex, None, e.why))
+        identity = (m.member_id, m.instance_id, m.rack_id, m.client_id, m.client_host)
+        turn.write(MemberRecord(g, *identity, e.rebalance_timeout_ms, m.topic_names, m.topic_regex, None, e.why))
         if m.instance_id is not None:
             turn.write(StaticMemberRecord(g, m.instance_id, m.member_id, e.why))
         turn.write(TargetMemberRecord(g, m.member_id, m.owned, names, e.why))

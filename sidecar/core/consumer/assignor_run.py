@@ -123,11 +123,11 @@ def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
     targets are written in any case."""
     table = old.table
     if table is None or old.own:
-        found = {m for m in problem.members if m not in old}
+        members = {m for m in problem.members if m not in old}
     else:
-        found = set(filterfalse(table.index.__contains__, problem.members))
+        members = set(filterfalse(table.index.__contains__, problem.members))
     if table is not None and not old.own and table.layout.same_places(problem.layout):
-        return found
+        return members
     csr, _ = by_member(problem.owner, len(problem.members))
     now, was = read(csr), read(table.csr) if table is not None else ()
     for m, i in problem.members.items():
@@ -139,5 +139,5 @@ def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:
         else:
             continue
         if before != now[i + 1] - now[i]:
-            found.add(m)
-    return found
+            members.add(m)
+    return members

@@ -31,6 +31,6 @@ class ConsumerConfig(ModernConfig):
 
 
 def config_of(turn: Turn, group_id: str) -> ConsumerConfig:
-    found = turn.ports.config[(CONSUMER, group_id)]
-    assert isinstance(found, ConsumerConfig)
-    return found
+    config = turn.ports.config[(CONSUMER, group_id)]
+    assert isinstance(config, ConsumerConfig)
+    return config

@@ -46,8 +46,8 @@ def _held(group: ConsumerGroup, m: Member, names: Names) -> Iterable[Held]:
         for p in partitions:
             holder = owners.get(p)
             if holder is not None and holder != m.member_id:
-                asked = p in group.members[holder].pending.get(topic, {})
-                yield Held(holder, names.get(topic) or topic.hex(), p, asked)
+                revoking = p in group.members[holder].pending.get(topic, {})
+                yield Held(holder, names.get(topic) or topic.hex(), p, revoking)
 
 
 def _advance(group: ConsumerGroup, m: Member, gave_up: bool) -> Member:

@@ -31,8 +31,8 @@ def leave(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if hb.member_epoch == STATIC_LEAVE_EPOCH:
         # Kept until its session times out, no new epoch: its return is expected (KIP-848 'Static membership').
         zeroed = {t: dict.fromkeys(ps, 0) for t, ps in member.assigned.items()}
-        gone = replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending={})
-        turn.write(current_record(turn, group.group_id, gone, "static member left for a while"))
+        away = replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=zeroed, pending={})
+        turn.write(current_record(turn, group.group_id, away, "static member left for a while"))
         turn.timers.cancel((REBALANCE, group.group_id, member.member_id))
     else:
         remove_member(turn, group, member, "left")

@@ -35,8 +35,8 @@ def _commit(turn: Turn, group: ConsumerGroup, c: CommitCheck) -> CheckReply:
         return CheckReply(stale)
     image = turn.image
     if c.member_epoch < member.member_epoch:
-        may = all(_may_commit(image, member, c.member_epoch, place) for place in c.partitions)
-        return OK if may else CheckReply(stale)
+        allowed = all(_may_commit(image, member, c.member_epoch, place) for place in c.partitions)
+        return OK if allowed else CheckReply(stale)
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
     # The present epoch alone is no proof. A Java client joins again in the background after it was removed, and its

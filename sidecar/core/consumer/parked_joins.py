@@ -20,9 +20,9 @@ from sidecar.core.runtime.turn import Turn
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
     first: Any = w.reply
-    soft: ConsumerSoft = turn.soft_of(w.asked.group_id)
+    soft: ConsumerSoft = turn.soft_of(w.request.group_id)
     resolving = soft.resolving
-    reply = step(turn, _again(w), w.token, config_of(turn, w.asked.group_id))
+    reply = step(turn, _again(w), w.token, config_of(turn, w.request.group_id))
     if reply.assignment is None:
         reply.assignment = first.assignment
     return replace(w, reply=reply, shown=w.shown or (soft.resolving and not resolving))
@@ -32,20 +32,20 @@ def _again(w: Waiting) -> ConsumerHeartbeat:
     """Returns the second heartbeat. A joining member has the assignment of its first answer; other members' state is
     unchanged since they asked."""
     first: Any = w.reply
-    asked: Any = w.asked
-    if asked.member_epoch != 0:
-        again: ConsumerHeartbeat = structs.replace(asked, member_epoch=first.member_epoch)
+    request: Any = w.request
+    if request.member_epoch != 0:
+        again: ConsumerHeartbeat = structs.replace(request, member_epoch=first.member_epoch)
         return again
     return ConsumerHeartbeat(
-        asked.group_id,
+        request.group_id,
         first.member_id or "",
         first.member_epoch,
-        instance_id=asked.instance_id,
-        rack_id=asked.rack_id,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
         owned=first.assignment or {},
-        client_id=asked.client_id,
-        client_host=asked.client_host,
-        version=asked.version,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        version=request.version,
     )
 
 

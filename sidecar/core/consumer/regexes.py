@@ -50,11 +50,11 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
     known = [group.regexes[r] for r in used if r in group.regexes]
     last_ms = max((r.resolved_ms for r in known), default=0)
     since_ms = turn.now.wall_ms - last_ms
-    anew = len(known) != len(used)
-    if 0 <= since_ms <= config.regex_min_interval_ms and not anew and _matched_enough(turn, soft, config):
+    unresolved = len(known) != len(used)
+    if 0 <= since_ms <= config.regex_min_interval_ms and not unresolved and _matched_enough(turn, soft, config):
         return
     due = (
-        anew
+        unresolved
         or any(r.names_version != turn.image.names_version for r in known)
         or not 0 <= since_ms <= config.regex_refresh_interval_ms
     )
@@ -62,7 +62,7 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
         soft.resolving = True
         soft.matched_ms = [*soft.matched_ms, turn.now.mono_ms][-config.regex_matches :]
         oldest_first = sorted(used, key=lambda r: group.regexes[r].resolved_ms if r in group.regexes else -1)
-        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(oldest_first), anew))
+        turn.fx.background.append(ResolveRegex(group.group_id, token, tuple(oldest_first), unresolved))
 
 
 def _matched_enough(turn: Turn, soft: ConsumerSoft, config: ConsumerConfig) -> bool:

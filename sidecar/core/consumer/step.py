@@ -83,8 +83,8 @@ def step(
 
 
 def _owns(owned: Partitions, member: Member) -> bool:
-    there = {t: ps for t, ps in member.assigned_partitions().items() if ps}
-    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in there.items()}
+    assigned = {t: ps for t, ps in member.assigned_partitions().items() if ps}
+    return {t: set(ps) for t, ps in owned.items() if ps} == {t: set(ps) for t, ps in assigned.items()}
 
 
 def more_bytes(group: ConsumerGroup, checked: Checked) -> int:
@@ -201,12 +201,12 @@ def update_subscription(
         drop_regex(turn, group, member.topic_regex, "no member uses it")
     resolved = regex_changed and (not updated.topic_regex or updated.topic_regex in group.regexes)
     # An unresolved regex bumps the epoch when it is resolved, not now: the target would be computed twice.
-    who = updated.client_id or updated.member_id
+    name = updated.client_id or updated.member_id
     if names_changed or (resolved and bool(updated.topic_regex or member.topic_regex)):
         reason = Reason.JOINED if new else Reason.SUBSCRIPTION
-        bump_epoch(turn, group, f"{who} {'joined' if new else 'changed its subscription'}", reason)
+        bump_epoch(turn, group, f"{name} {'joined' if new else 'changed its subscription'}", reason)
     elif preferred != (now := preferred_assignor(group, config)):
-        bump_epoch(turn, group, f"{who} asked for {now}, which most members now do", Reason.SUBSCRIPTION)
+        bump_epoch(turn, group, f"{name} asked for {now}, which most members now do", Reason.SUBSCRIPTION)
     if regex_changed and updated.topic_regex in group.regexes:
         look_beside(turn, group.group_id)  # it was matched for others; there may be new topics since
     refresh_regexes(turn, group, token)

@@ -31,8 +31,8 @@ WHY = "downgraded to the classic protocol"
 
 def downgrade(turn: Turn, group: ConsumerGroup, leaving: Collection[Member], rebalance: bool, why: str) -> None:
     """Turns the group into a classic one without `leaving`. All members that stay speak the classic protocol."""
-    gone = {m.member_id for m in leaving}
-    staying = [m for m in group.members.values() if m.member_id not in gone]
+    left = {m.member_id for m in leaving}
+    staying = [m for m in group.members.values() if m.member_id not in left]
     records = as_classic_group(group, staying, turn, rebalance)
     drop(turn, group, f"{WHY}: {why}")
     for record in records:
@@ -82,9 +82,9 @@ def as_classic_group(group: ConsumerGroup, staying: Collection[Member], turn: Tu
         preview.replay(record)
     protocol = preview.select_protocol()
     for m in staying:
-        said = subscription(preview.members[m.member_id].metadata(protocol))
+        parsed = subscription(preview.members[m.member_id].metadata(protocol))
         given = _named(m.held_partitions() if rebalance else group.target.of(m.member_id), turn.image)
-        data = assignment(0 if said is None else said.version, given)
+        data = assignment(0 if parsed is None else parsed.version, given)
         records.append(AssignmentRecord(group.group_id, m.member_id, group.epoch, data, WHY))
     leader = next(iter(preview.members))
     generation, since_ms = group.epoch, turn.now.wall_ms

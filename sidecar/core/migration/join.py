@@ -72,18 +72,18 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
 
 def _topics(e: JoinGroup) -> Iterable[str]:
     """Returns the topics that the member subscribes to, and those that it claims to own."""
-    said = subscription(e.protocols[0][1]) if e.protocols else None
-    return () if said is None else (*said.topics, *said.owned)
+    parsed = subscription(e.protocols[0][1]) if e.protocols else None
+    return () if parsed is None else (*parsed.topics, *parsed.owned)
 
 
 def _check(turn: Turn, group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[Checked, Partitions]:
     """Returns the member and the partitions that it claims to own. Raises the error with which the request is refused:
     as at Kafka, errors of identity come before those of metadata."""
     member, replaced = _find_or_make(group, e, member_id)
-    said = subscription(e.protocols[0][1])
-    if said is None:
+    parsed = subscription(e.protocols[0][1])
+    if parsed is None:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The embedded consumer protocol is malformed.")
-    return Checked(member, replaced, _with_request(member, e, said)), by_id(said.owned, turn.image)
+    return Checked(member, replaced, _with_request(member, e, parsed)), by_id(parsed.owned, turn.image)
 
 
 def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> None:
@@ -113,13 +113,13 @@ def _find_or_make(group: ConsumerGroup, e: JoinGroup, member_id: str) -> tuple[M
     return holder, None
 
 
-def _with_request(member: Member, e: JoinGroup, said: Subscription) -> Member:
+def _with_request(member: Member, e: JoinGroup, parsed: Subscription) -> Member:
     return replace(
         member,
         instance_id=member.instance_id if e.instance_id is None else e.instance_id,
-        rack_id=said.rack_id or member.rack_id,
+        rack_id=parsed.rack_id or member.rack_id,
         rebalance_timeout_ms=e.rebalance_timeout_ms,
-        topic_names=tuple(sorted(set(said.topics))),
+        topic_names=tuple(sorted(set(parsed.topics))),
         topic_regex="" if member.topic_regex else member.topic_regex,
         client_id=e.client_id,
         client_host=e.client_host,

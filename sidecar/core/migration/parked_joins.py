@@ -22,7 +22,7 @@ from sidecar.core.vocabulary.topics import TopicImage
 @dataclass(frozen=True, slots=True)
 class Parked:
     token: int
-    asked: JoinGroup
+    request: JoinGroup
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def _finish(turn: Turn, group: ConsumerGroup, soft: MixedSoft, member_id: str) -
     if parked is None:
         return
     turn.timers.cancel((WAIT, group.group_id, member_id))
-    member, e = group.members.get(member_id), parked.asked
+    member, e = group.members.get(member_id), parked.request
     if member is None or member.classic is None:
         fenced = e.instance_id is not None and e.instance_id in group.static_members
         turn.reply(parked.token, JoinReply(Code.FENCED_INSTANCE_ID if fenced else Code.UNKNOWN_MEMBER_ID))
@@ -100,8 +100,8 @@ def answer_waiting(turn: Turn, group: ConsumerGroup) -> None:
 
 
 def claimed_partitions(e: JoinGroup, image: TopicImage) -> Partitions:
-    said = subscription(e.protocols[0][1])
-    return {} if said is None else by_id(said.owned, image)
+    parsed = subscription(e.protocols[0][1])
+    return {} if parsed is None else by_id(parsed.owned, image)
 
 
 def by_id(owned: Owned, image: TopicImage) -> Partitions:

@@ -37,8 +37,8 @@ def streams_joins(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
     if look_first(turn, hb, token, source_topics(hb), config.join_wait_ms):
         return
     turn.looked = True
-    nobody = StreamsGroup(hb.group_id)
-    check_room(turn.ports.limits, 0, more_bytes(nobody, check(nobody, hb, config, turn)))
+    empty = StreamsGroup(hb.group_id)
+    check_room(turn.ports.limits, 0, more_bytes(empty, check(empty, hb, config, turn)))
     drop(turn, group, "an empty classic group becomes a streams group")
     turn.fx.count("migrations", STREAMS)
     heartbeat(turn, hb, token)

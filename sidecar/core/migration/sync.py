@@ -29,8 +29,8 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     own = member.classic.protocols
     # Before an upgrade the member received the group's protocol. Kafka accepts only the first of its own, which
     # ends Java's clients (docs/reference/differences.md).
-    told = own[0] if e.protocol is None else next((p for p in own if p[0] == e.protocol), None)
-    if e.protocol_type not in (None, CONSUMER_TYPE) or told is None:
+    protocol = own[0] if e.protocol is None else next((p for p in own if p[0] == e.protocol), None)
+    if e.protocol_type not in (None, CONSUMER_TYPE) or protocol is None:
         raise CoordinatorError(
             Code.INCONSISTENT_GROUP_PROTOCOL, f"The member joined with {CONSUMER_TYPE}, {own[0][0]}."
         )
@@ -39,8 +39,8 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
         raise CoordinatorError(Code.REBALANCE_IN_PROGRESS, "There is a new target: the member must join again.")
     synced(turn, e.group_id, member.member_id)
     arm_session(turn, e.group_id, member)
-    said = subscription(told[1])
-    given = assignment(0 if said is None else said.version, _named(member, turn.image))
+    parsed = subscription(protocol[1])
+    given = assignment(0 if parsed is None else parsed.version, _named(member, turn.image))
     turn.reply(token, SyncReply(protocol_type=e.protocol_type, protocol=e.protocol, assignment=given))
 
 
@@ -74,8 +74,8 @@ def _caller(group: ConsumerGroup, e: SyncGroup | ClassicHeartbeat) -> Member:
 def _waits(group: ConsumerGroup, member: Member) -> bool:
     """Whether another member still has a partition of this member's target."""
     for topic, partitions in group.target.of(member.member_id).items():
-        mine, owners = member.assigned.get(topic, {}), group.owners.get(topic, {})
-        if any(p not in mine and p in owners for p in partitions):
+        assigned, owners = member.assigned.get(topic, {}), group.owners.get(topic, {})
+        if any(p not in assigned and p in owners for p in partitions):
             return True
     return False
 

@@ -10,7 +10,7 @@ JOIN, SYNC, WAIT = "mixed_join", "mixed_sync", "mixed_wait"
 
 
 def arm_join(turn: Turn, group_id: str, member: Member) -> None:
-    """Arms the deadline of a member that was told to join again. The time runs from the first such answer."""
+    """Arms the deadline of a member that must join again. The time runs from the first answer that demands it."""
     key = (JOIN, group_id, member.member_id)
     if turn.timers.deadline(key) is None:
         turn.arm_removal(key, member.rebalance_timeout_ms)

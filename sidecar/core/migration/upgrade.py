@@ -106,8 +106,8 @@ def _have_assignment(group: ClassicGroup, soft: ClassicSoft) -> Set[str]:
 def as_consumer_group(group: ClassicGroup, image: TopicImage, have_assignment: Set[str]) -> list[Record]:
     """Returns the records of the consumer group that this group becomes. `have_assignment`: members that have received
     their last assignment. Raises GROUP_ID_NOT_FOUND."""
-    everybody = len(group.members)
-    known = group.protocol is not None and group.supported[group.protocol] == everybody
+    count = len(group.members)
+    known = group.protocol is not None and group.supported[group.protocol] == count
     protocol = group.protocol if known and group.protocol is not None else group.select_protocol()
     given = {m: _given(group, m, protocol, image) for m in group.members}
     _claim(group, protocol, image, have_assignment, given)
@@ -142,8 +142,10 @@ def _claim(
     """Adds partitions that members claim and no member is assigned. Of two claims the one of the later generation
     counts (KIP-792)."""
     taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
-    said = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
-    claims = [(member_id, s) for member_id, s in said if s is not None and s.owned and member_id not in have_assignment]
+    parsed = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
+    claims = [
+        (member_id, s) for member_id, s in parsed if s is not None and s.owned and member_id not in have_assignment
+    ]
     for member_id, s in sorted(claims, key=lambda claim: -claim[1].generation):
         held = {t: set(ps) for t, ps in given[member_id].items()}
         for name, partitions in s.owned.items():
@@ -158,18 +160,18 @@ def _claim(
 
 
 def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage, given: Partitions) -> list[Record]:
-    said = subscription(m.metadata(protocol))
-    if said is None:
+    parsed = subscription(m.metadata(protocol))
+    if parsed is None:
         raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
     group_id, epoch = group.group_id, epoch_of(group)
     traits = ClassicTraits(m.session_timeout_ms, m.protocols)
-    names = tuple(sorted(set(said.topics)))
+    names = tuple(sorted(set(parsed.topics)))
     records: list[Record] = [
         MemberRecord(
             group_id,
             m.member_id,
             m.instance_id,
-            said.rack_id or None,
+            parsed.rack_id or None,
             m.client_id,
             m.client_host,
             m.rebalance_timeout_ms,
@@ -199,10 +201,10 @@ def _member(group: ClassicGroup, m: Member, protocol: str, image: TopicImage, gi
 
 def _given(group: ClassicGroup, member_id: str, protocol: str, image: TopicImage) -> Partitions:
     """Returns the member's last assignment, as far as its topics exist."""
-    found = assigned_with_data(group.assignments.get(member_id, b""))
-    if found is None:
+    decoded = assigned_with_data(group.assignments.get(member_id, b""))
+    if decoded is None:
         raise no_upgrade(group.group_id, "the embedded consumer protocol is malformed")
-    owned, user_data = found
+    owned, user_data = decoded
     if user_data and protocol not in BUILT_IN:
         why = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default"
         raise no_upgrade(group.group_id, f"{why} assignor before re-attempting the upgrade")

@@ -28,6 +28,6 @@ class ModernConfig:
 
 def config_of(turn: Turn, group: ModernGroup[Any]) -> ModernConfig:
     """Returns the settings in force for this group, by its kind."""
-    found = turn.ports.config[(group.kind, group.group_id)]
-    assert isinstance(found, ModernConfig)
-    return found
+    config = turn.ports.config[(group.kind, group.group_id)]
+    assert isinstance(config, ModernConfig)
+    return config

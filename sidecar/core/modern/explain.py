@@ -93,12 +93,12 @@ class Explainer:
             if h.partition not in by_name:
                 by_name.append(h.partition)
         first = list(dict.fromkeys(holder for holder, _ in parts))
-        for (holder, asked), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
+        for (holder, revoking), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
             since = records.since(self.current, holder)
             begin = max(since, records.taken_over_ms)  # a new owner gives all members the whole time again
             timeout = group.members[holder].rebalance_timeout_ms
-            until = begin + timeout if asked and timeout >= 0 else None
-            yield Wait(m.member_id, owned_places(places, self.place), holder, since, asked, until)
+            until = begin + timeout if revoking and timeout >= 0 else None
+            yield Wait(m.member_id, owned_places(places, self.place), holder, since, revoking, until)
 
     def _next(self, group: Any, m: Any, state: str, view: MemberView, names: Names, waits: tuple[Wait, ...]) -> str:
         """Returns the effect of this member's next heartbeat, as the core reconciles it."""
@@ -108,8 +108,8 @@ class Explainer:
         if special := self.next(group, m, view):
             return special
         if m.reconciled_to(epoch):
-            ahead = group.epoch > epoch
-            return f"nothing yet: the target of epoch {group.epoch} has not been computed" if ahead else "nothing new"
+            stale = group.epoch > epoch
+            return f"nothing yet: the target of epoch {group.epoch} has not been computed" if stale else "nothing new"
         if state == GIVES_UP:
             then = self._reached(group, self.advance(group, m, True), view, names)
             return f"nothing as long as it says that it owns {self._listed(view.gives_up)}; without them {then}"
@@ -134,8 +134,8 @@ class Explainer:
     def _notes(
         self, group: Any, image: TopicImage | None, live: Live | None, views: Mapping[str, MemberView]
     ) -> Iterable[str]:
-        ahead = group.epoch > group.assignment_epoch and bool(group.members)
-        if ahead:
+        stale = group.epoch > group.assignment_epoch and bool(group.members)
+        if stale:
             yield _under_way(group.epoch, live)
         if image is not None and group.members and group.hash_over(image) != group.metadata_hash:
             yield "The topics are others than when the epoch was made: the next heartbeat makes a new one."
@@ -143,9 +143,9 @@ class Explainer:
         for m, left_ms in () if live is None else sorted(live.silence_left_ms.items()):
             if m in group.members and not group.members[m].reconciled_to(group.assignment_epoch):
                 yield f"{m} is removed for silence in {max(0, left_ms) / 1000:.1f} s, unless it is heard."
-        nobody = [m for m, view in views.items() if not view.target]
-        if nobody and group.epoch == group.assignment_epoch:
-            yield f"{len(nobody)} of {len(views)} members are to own nothing: no partitions are left for them."
+        without_target = [m for m, view in views.items() if not view.target]
+        if without_target and group.epoch == group.assignment_epoch:
+            yield f"{len(without_target)} of {len(views)} members are to own nothing: no partitions are left for them."
         if any(m.member_epoch == LEAVE_EPOCH for m in group.members.values()):
             yield "The log has parts of a member only, as compaction leaves them behind."
 

@@ -56,8 +56,8 @@ def inspecting(
 def facts(group: ModernGroup[Any]) -> dict[str, Any]:
     """Returns `epoch`, `assignment_epoch`, `assignor`, and `assigned_ms`: when the target was made, Unix
     milliseconds."""
-    told = {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch, "assignor": group.assignor}
-    return {**told, "assigned_ms": group.assignment_timestamp_ms}
+    fields = {"epoch": group.epoch, "assignment_epoch": group.assignment_epoch, "assignor": group.assignor}
+    return {**fields, "assigned_ms": group.assignment_timestamp_ms}
 
 
 def heading(body: Body) -> Heading:

@@ -21,8 +21,8 @@ def needs_no_member(group: ModernGroup[Any], c: CommitCheck) -> bool:
 
 def stale_code(c: CommitCheck, classic: bool = False) -> Code:
     """Returns the error for an epoch that may not commit. `classic`: the member speaks the classic protocol."""
-    told_as_classic = classic or (c.transactional and c.version < TXN_OF_CONSUMERS)
-    return Code.ILLEGAL_GENERATION if told_as_classic else Code.STALE_MEMBER_EPOCH
+    as_classic = classic or (c.transactional and c.version < TXN_OF_CONSUMERS)
+    return Code.ILLEGAL_GENERATION if as_classic else Code.STALE_MEMBER_EPOCH
 
 
 def check_fetch(turn: Turn, f: FetchCheck, token: int) -> None:

@@ -41,19 +41,19 @@ class ParkedAnswers:
     def timers(self) -> dict[str, TimerHandler]:
         return {"join": self.waited_enough}
 
-    def wait(self, turn: Turn, asked: MemberHeartbeat, token: int, reply: MemberReply, asks: bool) -> None:
+    def wait(self, turn: Turn, request: MemberHeartbeat, token: int, reply: MemberReply, asks: bool) -> None:
         """Holds the answer back until `wake`, or until the end of the wait. A new request of a member replaces its
         first one. The first one's answer must not have partitions: the client may not read it."""
-        soft: ModernSoft = turn.soft_of(asked.group_id)
-        group = turn.groups[asked.group_id]
+        soft: ModernSoft = turn.soft_of(request.group_id)
+        group = turn.groups[request.group_id]
         member_id = reply.member_id or ""
         older = soft.waiting.get(member_id)
         if older is not None:
             _finish(turn, soft, older)
         until_ms = turn.now.mono_ms + config_of(turn, group).join_wait_ms
-        epoch = group.epoch if soft.flight is not None and asked.member_epoch != 0 else 0
-        soft.waiting[member_id] = Waiting(token, asked, reply, until_ms, epoch, asks or asked.member_epoch == 0)
-        turn.timers.set(("join", asked.group_id, member_id), until_ms)
+        epoch = group.epoch if soft.flight is not None and request.member_epoch != 0 else 0
+        soft.waiting[member_id] = Waiting(token, request, reply, until_ms, epoch, asks or request.member_epoch == 0)
+        turn.timers.set(("join", request.group_id, member_id), until_ms)
 
     def waited_enough(self, turn: Turn, group: ModernGroup[Any], key: tuple[str, ...], tag: int) -> None:
         soft: ModernSoft = turn.soft_of(group.group_id)
@@ -76,12 +76,12 @@ class ParkedAnswers:
         group = turn.groups.get(group_id)
         if group is not None and group.kind == self.kind:
             soft: ModernSoft = turn.soft_of(group_id)
-            for found in [w for w in soft.waiting.values() if w.token == token]:
-                _finish(turn, soft, found)
+            for waiting in [w for w in soft.waiting.values() if w.token == token]:
+                _finish(turn, soft, waiting)
 
     def _answer(self, turn: Turn, soft: ModernSoft, w: Waiting) -> None:
         """Sends the answer that a second heartbeat of the member would bring, in place of the first one's answer."""
-        if w.asked.member_epoch != 0 and not w.epoch:
+        if w.request.member_epoch != 0 and not w.epoch:
             _finish(turn, soft, w)
             return
         try:
@@ -97,21 +97,21 @@ class ParkedAnswers:
 def answer_all(turn: Turn, group: ModernGroup[Any]) -> None:
     """Answers all waiting requests of a group that ends, with the answers that they would have had at once."""
     soft: ModernSoft = turn.soft_of(group.group_id)
-    for found in list(soft.waiting.values()):
-        _finish(turn, soft, found)
+    for waiting in list(soft.waiting.values()):
+        _finish(turn, soft, waiting)
 
 
 def _over(turn: Turn, group: ModernGroup[Any], soft: ModernSoft, w: Waiting) -> bool:
     if w.shown and soft.needs_connection(turn):
         return False
-    if soft.flight is None and not (w.asked.member_epoch == 0 and soft.joins_wait()):
+    if soft.flight is None and not (w.request.member_epoch == 0 and soft.joins_wait()):
         return True
-    met = w.asked.member_epoch != 0 and group.assignment_epoch >= w.epoch
+    met = w.request.member_epoch != 0 and group.assignment_epoch >= w.epoch
     return met or turn.now.mono_ms >= w.until_ms
 
 
 def _finish(turn: Turn, soft: ModernSoft, w: Waiting) -> None:
     member_id = w.reply.member_id or ""
     soft.waiting.pop(member_id, None)
-    turn.timers.cancel(("join", w.asked.group_id, member_id))
+    turn.timers.cancel(("join", w.request.group_id, member_id))
     turn.reply(w.token, w.reply)

@@ -103,8 +103,8 @@ class GroupRelease:
         group = turn.groups.get(e.group_id)
         if group is None or group.kind != self.kind:
             raise CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Group {e.group_id} not found.")
-        found: ModernGroup[Any] = group
-        return found
+        modern: ModernGroup[Any] = group
+        return modern
 
 
 def _take_all(turn: Turn, group: ModernGroup[Any], why: str) -> None:

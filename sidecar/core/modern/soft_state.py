@@ -33,7 +33,7 @@ class Waiting:
     the group epoch whose target a member's heartbeat waits for; 0 for none, and for a join."""
 
     token: int
-    asked: MemberHeartbeat
+    request: MemberHeartbeat
     reply: MemberReply
     until_ms: int
     epoch: int = 0

@@ -37,11 +37,11 @@ class GroupListing:
     def answer_list(self, token: int, event: ListGroups, now: Now) -> None:
         """Lists every group whose coordinator is here; a partition in a takeover fails the whole list (row 1.27 of
         docs/reference/behaviour.md). The answer waits for groups that are being loaded."""
-        mine = [o for o in self._owners if o.lease.valid(now)]
-        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in mine):
+        owners = [o for o in self._owners if o.lease.valid(now)]
+        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in owners):
             self._out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
-        elif not any(o.loader.queue.left for o in mine):
-            shards = [o.shard for o in mine if o.shard is not None]
+        elif not any(o.loader.queue.left for o in owners):
+            shards = [o.shard for o in owners if o.shard is not None]
             self._out.append(Reply(token, ListReply(groups=tuple(g for s in shards for g in s.listed()))))
         elif self._hold_ms:
             self._tally.open += 1

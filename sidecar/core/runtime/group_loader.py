@@ -113,8 +113,8 @@ class GroupLoader:
 
     def has(self, group_id: str) -> bool:
         """Whether there are records of this group."""
-        there = self._shard is not None and group_id in self._shard.groups
-        return there or group_id in self.queue.left or group_id in self.unreadable
+        loaded = self._shard is not None and group_id in self._shard.groups
+        return loaded or group_id in self.queue.left or group_id in self.unreadable
 
     # ---- requests -----------------------------------------------------------------------------------------
     def must_wait(self, group_id: str, now: Now) -> bool:

@@ -115,9 +115,9 @@ class Live:
     silence_left_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Live:
+    def of(cls, values: Mapping[str, Any]) -> Live:
         """Reads the output of `json`."""
-        known = {f.name: told[f.name] for f in fields(cls) if f.name in told}
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         args: dict[str, Any] = {name: frozenset(v) if isinstance(v, list) else v for name, v in known.items()}
         return cls(**args)
 

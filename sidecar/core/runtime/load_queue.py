@@ -30,11 +30,11 @@ class LoadQueue:
     def hold(self, held: Held, records: int) -> None:
         """Holds a request until its group is loaded. `records`: how many the group has."""
         group_id = held.event.group_id
-        there = self.behind.get(group_id)
-        if there is None:
-            there = self.behind[group_id] = deque()
+        requests = self.behind.get(group_id)
+        if requests is None:
+            requests = self.behind[group_id] = deque()
             self.want(group_id, records)
-        there.append(held)
+        requests.append(held)
 
     def want(self, group_id: str, records: int) -> None:
         """Puts the group before all groups without a request. `records`: how many it has; the smallest group comes
@@ -58,21 +58,21 @@ class LoadQueue:
     def take(self, group_id: str, count: int) -> list[Held]:
         """Takes out the next requests that wait for this group. After the last one, new requests for the group need not
         wait."""
-        there = self.behind.get(group_id, deque())
-        taken = [there.popleft() for _ in range(min(count, len(there)))]
-        if not there:
+        requests = self.behind.get(group_id, deque())
+        taken = [requests.popleft() for _ in range(min(count, len(requests)))]
+        if not requests:
             self.behind.pop(group_id, None)
         return taken
 
     def late(self, now_ms: int) -> Iterator[Held]:
         """Takes out and yields the requests whose time is over."""
         for group_id in list(self.behind):
-            there = self.behind[group_id]
-            while there and there[0].until_ms <= now_ms:
-                yield there.popleft()
-            if not there:
+            requests = self.behind[group_id]
+            while requests and requests[0].until_ms <= now_ms:
+                yield requests.popleft()
+            if not requests:
                 del self.behind[group_id]
 
     def everybody(self) -> list[Held]:
         """Returns all waiting requests; those of one group in their order."""
-        return [held for there in self.behind.values() for held in there]
+        return [held for requests in self.behind.values() for held in requests]

@@ -1,5 +1,5 @@
-"""Time in which members of a partition could not be heard. Their sessions get it back, so none of them expires for
-it."""
+"""Time in which no heartbeat could reach a partition. The sessions of its members get it back, so none of them expires
+for it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class LostTime:
         return self._gap_ms if self._gap_ms > GAP_MS else 0
 
     def take(self, partition: int, leased: bool) -> int:
-        """Returns the time that members of this partition get back now. Without a lease it accumulates, because none of
-        them is heard."""
+        """Returns the time that members of this partition get back now. Without a lease it accumulates, because no
+        heartbeat counts."""
         if self._gap_ms > GAP_MS or not leased:
             self._lost_ms[partition] += self._gap_ms
         if not leased:

@@ -48,13 +48,13 @@ class Pending:
         self._all[key] = connection
         own = self._of.setdefault(connection, {})
         own[key] = None
-        gone = [next(iter(own))] if len(own) > limits.pending_of_one else []
-        for each in gone:
+        evicted = [next(iter(own))] if len(own) > limits.pending_of_one else []
+        for each in evicted:
             self.drop(each)
         while len(self._all) > limits.pending:
-            gone.append(next(iter(self._all)))
-            self.drop(gone[-1])
-        return gone
+            evicted.append(next(iter(self._all)))
+            self.drop(evicted[-1])
+        return evicted
 
     def drop(self, key: tuple[str, str]) -> None:
         connection = self._all.pop(key, None)

@@ -269,7 +269,7 @@ class Owner:
                 self._run(lambda shard: shard.wake(now), now)
 
     def shift(self, by_ms: int, now: Now) -> None:
-        """Moves all deadlines later by a time in which no member could be heard, up to the time since serving began
+        """Moves all deadlines later by a time in which no heartbeat could arrive, up to the time since serving began
         here."""
         if self.shard is not None:
             self.shard.timers.shift(min(by_ms, now.mono_ms - self.lifecycle.served_ms))

@@ -36,8 +36,8 @@ class OwnerMap:
             return ASSIGNED
         return f"{MOVED} {before}" if before in members else f"sidecar {before} is gone"
 
-    def log(self, generation: int, mine: int, gained: int, sidecars: int) -> None:
+    def log(self, generation: int, owned: int, gained: int, sidecars: int) -> None:
         """Logs the map, at debug level if unchanged: a member may join the same generation again and again."""
-        fields = {"generation": generation, "mine": mine, "gained": gained, "sidecars": sidecars}
+        fields = {"generation": generation, "mine": owned, "gained": gained, "sidecars": sidecars}
         self._out.append(Log("owners", fields, "debug" if fields == self._logged else "info"))
         self._logged = fields

@@ -115,8 +115,8 @@ class Registry:
         self.removing = frozenset(name for kind in kinds for name in kind.removing)
         for kind in kinds:
             rows = {r.name: RecordRow(kind, r, i) for i, r in enumerate(kind.records)}
-            if twice := self.records.keys() & rows.keys():
-                raise ValueError(f"{twice} of kind {kind.name} is taken already")
+            if duplicates := self.records.keys() & rows.keys():
+                raise ValueError(f"{duplicates} of kind {kind.name} is taken already")
             self.records.update(rows)
             for event, handler in kind.events.items():
                 self.events.setdefault(event, {NO_GROUP: handler})[kind.name] = handler

@@ -72,11 +72,11 @@ class Service:
     # ---- ownership ----------------------------------------------------------------------------------------
     def assigned(self, owners: Sequence[int], generation: int, members: Collection[int], now: Now) -> None:
         """Takes in a new map of the owners' group. `members`: node ids of the sidecars in it."""
-        mine = self.owner_map.next(owners)
-        gained = [p for p in mine if self.owners[p].phase is Phase.ELSEWHERE]
-        self.owner_map.log(generation, len(mine), len(gained), len(members))
+        owned = self.owner_map.next(owners)
+        gained = [p for p in owned if self.owners[p].phase is Phase.ELSEWHERE]
+        self.owner_map.log(generation, len(owned), len(gained), len(members))
         for p, owner in enumerate(self.owners):
-            if p not in mine:
+            if p not in owned:
                 owner.resigned("moved to another sidecar")
         for p in gained:
             self.owners[p].lifecycle.assigned(now, self.owner_map.why(p, members))
@@ -84,8 +84,8 @@ class Service:
     def lost(self, why: str) -> None:
         """Resigns all partitions: this sidecar is out of the owners' group, and owns nothing until it is assigned
         again."""
-        mine = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
-        self.out.append(Log("ownership lost", {"why": why, "partitions": mine}, "warning"))
+        owned = sum(o.phase is not Phase.ELSEWHERE for o in self.owners)
+        self.out.append(Log("ownership lost", {"why": why, "partitions": owned}, "warning"))
         self.lease.lost()
         self.owner_map.lost()
         self._unproved.refuse(Code.NOT_COORDINATOR)
@@ -136,7 +136,7 @@ class Service:
                 self._unproved.again([h])
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
-        """Takes in that a front has answered this member under a grant, so the member was heard."""
+        """Takes in that a front has answered this member's heartbeat under a grant."""
         owner = self.owner_of(group_id)
         if owner.lease.valid(now):
             owner.touch(group_id, member_id, now)
@@ -148,8 +148,8 @@ class Service:
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
         """Runs due work. The driver calls this every 50 ms or so, and when a timer is due."""
-        if stood_ms := self._lost_time.woken(now):
-            self.out.append(Log("the process stood still", {"ms": stood_ms}, "warning"))
+        if pause_ms := self._lost_time.woken(now):
+            self.out.append(Log("the process stood still", {"ms": pause_ms}, "warning"))
         self._listing.go_on(now)
         answered = self.lease.take_answered()
         for p, owner in enumerate(self.owners):
@@ -199,8 +199,8 @@ class Service:
         if problem and now.mono_ms - self._logged_ms >= LOG_AGAIN_MS:
             self._logged_ms = now.mono_ms
             waiting = sum(bool(o.lifecycle.problem) for o in self.owners)
-            told = {"partitions": waiting, "problem": problem}
-            self.out.append(Log("partitions cannot be taken over", told, "warning"))
+            fields = {"partitions": waiting, "problem": problem}
+            self.out.append(Log("partitions cannot be taken over", fields, "warning"))
 
     def topics(self, topics: tuple[Topic, ...], now: Now) -> bool:
         """Takes in a listing of all topics. The same object as last time is the same listing. Returns whether a topic

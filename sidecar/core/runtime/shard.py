@@ -82,8 +82,8 @@ class Shard:
         """Ends the shard, because the partition is lost. Shard and turn then hold each other no more, so that the
         memory of the groups goes back with the last reference: the collector would find them after days
         (process/shared.py)."""
-        me = weakref.proxy(self)
-        self._turn.replay, self._turn.changed = partial(Shard.replay, me), partial(Shard.changed, me)
+        proxy = weakref.proxy(self)
+        self._turn.replay, self._turn.changed = partial(Shard.replay, proxy), partial(Shard.changed, proxy)
 
     # ---- in ---------------------------------------------------------------------------------------------
     def handle(self, event: Event, token: int, now: Now) -> Effects:

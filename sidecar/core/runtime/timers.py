@@ -47,8 +47,8 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def deadline(self, key: Key) -> int | None:
-        found = self._deadlines.get(key)
-        return None if found is None else found[0]
+        entry = self._deadlines.get(key)
+        return None if entry is None else entry[0]
 
     def next_ms(self) -> int | None:
         """Returns when to call `expired` next; may be early, never late."""
@@ -89,7 +89,7 @@ class Timers:
             yield key, live[1]
 
     def shift(self, by_ms: int) -> None:
-        """Moves every deadline later: the process stood still and could hear no member."""
+        """Moves every deadline later: the process stood still and received no heartbeat."""
         moved = {k: (at + by_ms, tag) for k, (at, tag) in self._deadlines.items()}
         held = ((k, timeout_ms) for k, (armed, timeout_ms) in self._held.items() if self._deadlines.get(k) is armed)
         self._held = {k: (moved[k], timeout_ms) for k, timeout_ms in held}

@@ -86,7 +86,7 @@ def problem_from(inp: ShareRun) -> ShareProblem:
         class_of,
         array("i", indices(layout, inp.assignable)),
         array("i", [0, *accumulate(map(len, held))]),
-        array("i", [q for mine in held for q in mine]),
+        array("i", [q for part in held for q in part]),
     )
 
 
@@ -96,13 +96,13 @@ def _topics_of(names: Iterable[str], layout: Layout) -> bytes:
 
 def indices(layout: Layout, partitions: Partitions) -> list[int]:
     """Returns the ascending indices of these partitions in the layout, without those that do not exist."""
-    found = []
+    places = []
     for topic_id, ps in partitions.items():
         t = layout.index.get(topic_id)
         if t is not None:
             low, high = layout.off[t], layout.off[t + 1]
-            found += [low + p for p in ps if low + p < high]
-    return sorted(found)
+            places += [low + p for p in ps if low + p < high]
+    return sorted(places)
 
 
 def without(table: MemberTable, assignable: Partitions) -> MemberTable:

@@ -35,6 +35,6 @@ interval lie within the broker's group.share.min. and group.share.max. settings,
 
 def config_of(turn: Turn, group_id: str) -> ShareConfig:
     """Returns the settings in force for this group, which need not exist yet."""
-    found = turn.ports.config[(SHARE, group_id)]
-    assert isinstance(found, ShareConfig)
-    return found
+    config = turn.ports.config[(SHARE, group_id)]
+    assert isinstance(config, ShareConfig)
+    return config

@@ -32,5 +32,5 @@ def describe(turn: Turn, event: DescribeShareGroup, token: int) -> None:
 
 
 def _member(m: Member, image: TopicImage) -> DescribedShareMember:
-    who = (m.member_id, m.rack_id, m.member_epoch, m.client_id, m.client_host)
-    return DescribedShareMember(*who, m.topic_names, named(m.assigned, image))
+    identity = (m.member_id, m.rack_id, m.member_epoch, m.client_id, m.client_host)
+    return DescribedShareMember(*identity, m.topic_names, named(m.assigned, image))

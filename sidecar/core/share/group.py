@@ -193,12 +193,12 @@ def both(a: Partitions, b: Partitions) -> Partitions:
 
 def union(parts: Iterable[Partitions]) -> dict[bytes, set[int]]:
     """Returns topic id -> the partitions that any of these has."""
-    found: dict[bytes, set[int]] = {}
+    partitions: dict[bytes, set[int]] = {}
     for each in parts:
         for topic_id, ps in each.items():
             if ps:
-                found.setdefault(topic_id, set()).update(ps)
-    return found
+                partitions.setdefault(topic_id, set()).update(ps)
+    return partitions
 
 
 def bytes_of(m: Member | MemberRecord) -> int:

@@ -88,5 +88,5 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
 
 
 def _merged(known: Partitions, more: Partitions) -> Partitions:
-    both = {t: tuple(sorted({*known.get(t, ()), *more.get(t, ())})) for t in sorted({*known, *more})}
-    return {t: ps for t, ps in both.items() if ps}
+    merged = {t: tuple(sorted({*known.get(t, ()), *more.get(t, ())})) for t in sorted({*known, *more})}
+    return {t: ps for t, ps in merged.items() if ps}

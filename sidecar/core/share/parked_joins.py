@@ -16,11 +16,11 @@ from sidecar.core.share.step import step
 
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
-    asked, first = w.asked, w.reply
-    assert isinstance(asked, ShareHeartbeat)
+    request, first = w.request, w.reply
+    assert isinstance(request, ShareHeartbeat)
     assert isinstance(first, ShareHeartbeatReply)
-    again = structs.replace(asked, member_epoch=first.member_epoch, topic_names=None)
-    reply = step(turn, again, config_of(turn, asked.group_id))
+    again = structs.replace(request, member_epoch=first.member_epoch, topic_names=None)
+    reply = step(turn, again, config_of(turn, request.group_id))
     if reply.assignment is None:
         reply.assignment = first.assignment
     return replace(w, reply=reply)

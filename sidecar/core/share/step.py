@@ -85,16 +85,16 @@ def _subscribe(turn: Turn, group: ShareGroup, member: Member, updated: Member) -
     Returns the group, which the record of its first member has made, and whether the epoch rose."""
     before, new = group.epoch, updated.member_id not in group.members
     names_changed = updated.topic_names != member.topic_names
-    who = updated.client_id or updated.member_id
+    name = updated.client_id or updated.member_id
     if new or updated is not member:
         why = "joined" if new else "subscription changed" if names_changed else "details changed"
         turn.write(member_record(group.group_id, updated, why))
         group = turn.groups[group.group_id]
     if new:
         turn.fx.log("member joined", group_id=group.group_id, member_id=updated.member_id, client=updated.client_id)
-        bump_epoch(turn, group, f"{who} joined", Reason.JOINED)
+        bump_epoch(turn, group, f"{name} joined", Reason.JOINED)
     elif names_changed:
-        bump_epoch(turn, group, f"{who} changed its subscription", Reason.SUBSCRIPTION)
+        bump_epoch(turn, group, f"{name} changed its subscription", Reason.SUBSCRIPTION)
     else:
         refresh_metadata_hash(turn, group)
         reassign_initialised(turn, group)

@@ -59,6 +59,6 @@ standby replicas are limited by group.streams.max.standby.replicas."""
 
 def config_of(turn: Turn, group_id: str) -> StreamsConfig:
     """Returns the settings in force for this group, which need not exist yet."""
-    found = turn.ports.config[(STREAMS, group_id)]
-    assert isinstance(found, StreamsConfig)
-    return found
+    config = turn.ports.config[(STREAMS, group_id)]
+    assert isinstance(config, StreamsConfig)
+    return config

@@ -27,8 +27,8 @@ def configured_with(
     by_name = image.by_name
 
     def partitions_of(topic: str) -> int | None:
-        there = by_name.get(topic)
-        return None if there is None else there.partitions
+        known_topic = by_name.get(topic)
+        return None if known_topic is None else known_topic.partitions
 
     configured = configure(topology, partitions_of)
     soft.configured = (topology, metadata_hash, configured)

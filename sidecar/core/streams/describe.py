@@ -64,8 +64,8 @@ def _subtopology(s: Subtopology, configured: ConfiguredSubtopology | None) -> Su
 
 
 def _topics(topics: Iterable[TopicInfo], counts: dict[str, InternalTopic]) -> tuple[TopicInfo, ...]:
-    told = (replace(t, partitions=counts[t.name].partitions) if t.name in counts else t for t in topics)
-    return tuple(sorted(told, key=lambda t: t.name))
+    counted = (replace(t, partitions=counts[t.name].partitions) if t.name in counts else t for t in topics)
+    return tuple(sorted(counted, key=lambda t: t.name))
 
 
 def _member(m: Member, group: StreamsGroup, offsets: Offsets, end_offsets: Offsets) -> DescribedStreamsMember:

@@ -13,11 +13,11 @@ from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.topics import TopicImage
 
 
-def partitions_by_endpoint(turn: Turn, group: StreamsGroup, oneself: Member) -> tuple[EndpointPartitions, ...]:
-    """Returns one entry for each member with an endpoint, `oneself` last. Unlike Kafka, which fails there, a source
+def partitions_by_endpoint(turn: Turn, group: StreamsGroup, member: Member) -> tuple[EndpointPartitions, ...]:
+    """Returns one entry for each member with an endpoint, `member` last. Unlike Kafka, which fails there, a source
     topic that is missing has no partitions."""
-    others = [m for m in group.members.values() if m.member_id != oneself.member_id]
-    return tuple(_entry(turn, group, m) for m in (*others, oneself) if m.endpoint is not None)
+    others = [m for m in group.members.values() if m.member_id != member.member_id]
+    return tuple(_entry(turn, group, m) for m in (*others, member) if m.endpoint is not None)
 
 
 def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
@@ -44,13 +44,13 @@ def _misses_topic(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
 
 def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:
     """Returns partition p of each topic that task p reads, if it exists."""
-    subtopologies, found = topology.by_id(), dict[str, tuple[int, ...]]()
+    subtopologies, by_topic = topology.by_id(), dict[str, tuple[int, ...]]()
     for subtopology_id, ps in tasks.items():
         subtopology = subtopologies.get(subtopology_id)
         for name in () if subtopology is None else subtopology.task_topics():
-            if there := _existing(name, ps, image):
-                found[name] = there
-    return found
+            if existing := _existing(name, ps, image):
+                by_topic[name] = existing
+    return by_topic
 
 
 def _existing(name: str, ps: Collection[int], image: TopicImage) -> tuple[int, ...]:

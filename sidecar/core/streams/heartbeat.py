@@ -50,5 +50,5 @@ def source_topics(hb: StreamsHeartbeat) -> tuple[str, ...]:
 
 def _must_not_repeat(hb: StreamsHeartbeat, reply: StreamsHeartbeatReply, soft: StreamsSoft) -> bool:
     """Whether the next answer may differ from this one without a write. Statuses end by time."""
-    told = reply.active_tasks is not None or reply.partitions_by_endpoint is not None or bool(reply.create)
-    return told or bool(reply.status) or hb.member_id in soft.unacknowledged or hb.shutdown_application
+    assigns = reply.active_tasks is not None or reply.partitions_by_endpoint is not None or bool(reply.create)
+    return assigns or bool(reply.status) or hb.member_id in soft.unacknowledged or hb.shutdown_application

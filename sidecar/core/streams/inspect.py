@@ -32,8 +32,8 @@ def task(subtopology: str, partition: int) -> str:
 
 def _by_role(tasks: Tasks | AssignedTasks) -> dict[str, list[int]]:
     """Returns subtopology, with the role before it -> sorted partitions."""
-    parts = ((word, getattr(tasks, role)) for role, word in WORDS.items())
-    return {f"{word}{s}": sorted(ps) for word, by_subtopology in parts for s, ps in by_subtopology.items()}
+    parts = ((prefix, getattr(tasks, role)) for role, prefix in WORDS.items())
+    return {f"{prefix}{s}": sorted(ps) for prefix, by_subtopology in parts for s, ps in by_subtopology.items()}
 
 
 def _view(group: StreamsGroup, m: Member, names: Names) -> MemberView:
@@ -59,12 +59,12 @@ def _facts(group: StreamsGroup) -> dict[str, Any]:
     """Returns the facts of all kinds, `topology_epoch` (None: there is no topology), `topology`: subtopology -> the
     topics that it reads, and the other fields of the group's record."""
     topology = group.topology or Topology(-1)
-    told = {
+    fields = {
         "topology_epoch": None if group.topology is None else topology.epoch,
         "topology": {s.subtopology_id: sorted(s.task_topics()) for s in topology.subtopologies},
         "shutdown_asked_by": group.shutdown_member,
     }
-    return {**modern.facts(group), **told}
+    return {**modern.facts(group), **fields}
 
 
 # ---- explaining -----------------------------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
             for p in partitions:
                 for holder in () if p in had.get(s, ()) else _holders(group, m, role, s, p):
                     pending = group.members[holder].pending
-                    asked = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
-                    yield Held(holder, s, p, asked)
+                    revoking = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
+                    yield Held(holder, s, p, revoking)
 
 
 def _holders(group: StreamsGroup, m: Member, role: str, subtopology: str, partition: int) -> Iterable[str]:
@@ -120,9 +120,9 @@ def _notes(group: StreamsGroup, image: TopicImage | None) -> Iterable[str]:
 # ---- history --------------------------------------------------------------------------------------------------------
 def _group_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
     yield from modern.group_notes(sub_id, body, last)
-    asked = None if body is None else body["shutdown_member"]
-    if asked is not None and asked != (last or {}).get("shutdown_member"):
-        yield Note("the end of the application is asked for", asked)
+    member_id = None if body is None else body["shutdown_member"]
+    if member_id is not None and member_id != (last or {}).get("shutdown_member"):
+        yield Note("the end of the application is asked for", member_id)
 
 
 def _topology_notes(sub_id: str, body: Body | None, last: Body | None) -> Iterable[Note]:
@@ -137,10 +137,10 @@ def _of_process(body: Body) -> str:
 def _holds(body: Body, member: Body | None) -> Iterable[HeldPartitions]:
     """Yields the tasks held. An active task has one holder in the group, and no two members of a process have the same
     task, in any role."""
-    for role, word in WORDS.items():
+    for role, prefix in WORDS.items():
         for i in (*body[role], *body[f"pending_{role}"]):
             subtopology, partitions = i["subtopology_id"], i["partitions"]
-            name = f"{word}{subtopology}"
+            name = f"{prefix}{subtopology}"
             yield HeldPartitions(name, name, partitions, alone=role == "active")
             if member is not None:
                 in_process = f"process {member['process_id']}: {subtopology}"

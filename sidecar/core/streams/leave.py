@@ -30,8 +30,8 @@ def leave(turn: Turn, hb: StreamsHeartbeat, token: int) -> None:
 def _leave_for_a_while(turn: Turn, group: StreamsGroup, member: Member) -> None:
     """Marks a static member as away. It stays until its session times out, and the epoch stays: its return is
     expected."""
-    gone = replace(
+    away = replace(
         member, member_epoch=STATIC_LEAVE_EPOCH, assigned=member.assigned.at_epoch(0), pending=NOTHING_ASSIGNED
     )
-    turn.write(current_record(group.group_id, gone, "static member left for a while"))
+    turn.write(current_record(group.group_id, away, "static member left for a while"))
     turn.timers.cancel((REBALANCE, group.group_id, member.member_id))

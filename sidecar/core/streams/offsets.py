@@ -31,8 +31,8 @@ def _commit(turn: Turn, group: StreamsGroup, c: CommitCheck) -> CheckReply:
     if c.member_epoch > member.member_epoch:
         return CheckReply(stale)
     if c.member_epoch < member.member_epoch:
-        may = all(_may_commit(turn.image, group, member, c.member_epoch, place) for place in c.partitions)
-        return OK if may else CheckReply(stale)
+        allowed = all(_may_commit(turn.image, group, member, c.member_epoch, place) for place in c.partitions)
+        return OK if allowed else CheckReply(stale)
     if not config_of(turn, c.group_id).refuse_commits_of_others:
         return OK
     # The present epoch alone is no proof: the member may have lost the task and joined again since it read.

@@ -19,7 +19,7 @@ from sidecar.core.streams.step import step
 def _second(turn: Turn, w: Waiting) -> Waiting:
     first: Any = w.reply
     assert isinstance(first, StreamsHeartbeatReply)
-    reply = step(turn, _again(w, first), config_of(turn, w.asked.group_id))
+    reply = step(turn, _again(w, first), config_of(turn, w.request.group_id))
     if reply.active_tasks is None:
         reply.active_tasks, reply.standby_tasks = first.active_tasks, first.standby_tasks
         reply.warmup_tasks = first.warmup_tasks
@@ -32,22 +32,22 @@ def _second(turn: Turn, w: Waiting) -> Waiting:
 def _again(w: Waiting, first: StreamsHeartbeatReply) -> StreamsHeartbeat:
     """Returns the second heartbeat. A joining member has the tasks of its first answer; other members' state is
     unchanged since they asked."""
-    asked: Any = w.asked
-    assert isinstance(asked, StreamsHeartbeat)
-    if asked.member_epoch != JOIN_EPOCH:
-        return structs.replace(asked, member_epoch=first.member_epoch)
+    request: Any = w.request
+    assert isinstance(request, StreamsHeartbeat)
+    if request.member_epoch != JOIN_EPOCH:
+        return structs.replace(request, member_epoch=first.member_epoch)
     return StreamsHeartbeat(
-        asked.group_id,
-        asked.member_id,
+        request.group_id,
+        request.member_id,
         first.member_epoch,
-        endpoint_epoch=asked.endpoint_epoch,
-        instance_id=asked.instance_id,
+        endpoint_epoch=request.endpoint_epoch,
+        instance_id=request.instance_id,
         active_tasks=tuple((first.active_tasks or {}).items()),
         standby_tasks=tuple((first.standby_tasks or {}).items()),
         warmup_tasks=tuple((first.warmup_tasks or {}).items()),
-        client_id=asked.client_id,
-        client_host=asked.client_host,
-        version=asked.version,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        version=request.version,
     )
 
 

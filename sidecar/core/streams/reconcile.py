@@ -46,9 +46,9 @@ class _Role:
     unreleased: bool = False
 
     @classmethod
-    def of(cls, had: set[Task], wanted: set[Task], taken: Callable[[Task], bool]) -> _Role:
+    def of(cls, had: set[Task], wanted: set[Task], is_taken: Callable[[Task], bool]) -> _Role:
         new = wanted - had
-        grant = {task for task in new if not taken(task)}
+        grant = {task for task in new if not is_taken(task)}
         return cls(had, had & wanted, had - wanted, grant, grant != new)
 
 
@@ -113,31 +113,31 @@ def _towards(
 def _roles(member: Member, target: Tasks, processes: Processes) -> tuple[_Role, _Role, _Role]:
     """Returns the roles of the member's tasks. Two kinds of tasks are not granted: an active task that any process
     runs, and a task that the member's own process has, unless the member itself has it in another role."""
-    mine = member.process_id
+    process_id = member.process_id
     active = _tasks(member.assigned.active)
     standby, warmup = _tasks(member.assigned.standby), _tasks(member.assigned.warmup)
 
     def standby_elsewhere(task: Task) -> bool:
-        return mine in processes.standby_processes(*task) and task not in standby
+        return process_id in processes.standby_processes(*task) and task not in standby
 
     def warmup_elsewhere(task: Task) -> bool:
-        return mine in processes.warmup_processes(*task) and task not in warmup
+        return process_id in processes.warmup_processes(*task) and task not in warmup
 
     def no_active(task: Task) -> bool:
         return processes.active_process(*task) is not None or standby_elsewhere(task) or warmup_elsewhere(task)
 
     def no_standby(task: Task) -> bool:
         return (
-            (processes.active_process(*task) == mine and task not in active)
-            or mine in processes.standby_processes(*task)
+            (processes.active_process(*task) == process_id and task not in active)
+            or process_id in processes.standby_processes(*task)
             or warmup_elsewhere(task)
         )
 
     def no_warmup(task: Task) -> bool:
         return (
-            processes.active_process(*task) == mine
+            processes.active_process(*task) == process_id
             or standby_elsewhere(task)
-            or mine in processes.warmup_processes(*task)
+            or process_id in processes.warmup_processes(*task)
         )
 
     return (

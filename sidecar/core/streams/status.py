@@ -32,27 +32,27 @@ def statuses(
 ) -> tuple[Status, ...]:
     """Returns the statuses for this member, in Kafka's order."""
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    found = []
+    out = []
     if group.topology is not None and member.topology_epoch < group.topology.epoch:
-        found.append(stale_topology(member.topology_epoch, group.topology.epoch))
+        out.append(stale_topology(member.topology_epoch, group.topology.epoch))
     if delayed(turn, group):
-        found.append(INITIAL_DELAY)
+        out.append(INITIAL_DELAY)
     elif (
         group.epoch > group.assignment_epoch
         and not soft.releasing
         and interval_left_ms(group, config, turn.now.wall_ms)
     ):
-        found.append(INTERVAL_DELAY)
+        out.append(INTERVAL_DELAY)
     configured = configured_now(turn, group)
     if configured.status is not None:
         explained = soft.creations.explain(configured.status, configured.to_create, turn.now.mono_ms)
-        found.append(explained if configured.to_create else configured.status)
+        out.append(explained if configured.to_create else configured.status)
     if group.shutdown_member is not None:
-        found.append(shutdown_application(group.shutdown_member))
+        out.append(shutdown_application(group.shutdown_member))
     lacks = [tag for tag in config.rack_aware_assignment_tags if tag not in member.client_tags]
     if version >= WITH_TAGS and lacks:
-        found.append(missing_client_tags(lacks))
-    return tuple(found)
+        out.append(missing_client_tags(lacks))
+    return tuple(out)
 
 
 def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:

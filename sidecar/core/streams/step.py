@@ -95,8 +95,8 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
     updated = _with_request(member, hb)
     topology, brought = group.topology, False
     if hb.topology is not None:
-        found = compare(group.topology, hb.topology, group.topology_partial)
-        if found in WRITTEN:
+        change = compare(group.topology, hb.topology, group.topology_partial)
+        if change in WRITTEN:
             topology, brought = hb.topology, True
     if topology is None:
         raise must_rejoin(member, "the group has no topology")
@@ -158,7 +158,7 @@ def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Chec
     which the record of its first member has made."""
     member, updated, first = checked.member, checked.updated, not group.members
     new = checked.replaced is None and updated.member_id not in group.members
-    who = updated.client_id or updated.member_id
+    name = updated.client_id or updated.member_id
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, member)
     if new or updated is not member:
@@ -167,13 +167,13 @@ def _update(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, checked: Chec
     if new:
         turn.fx.log("member joined", group_id=group.group_id, member_id=updated.member_id, client=updated.client_id)
     if checked.brought:
-        turn.write(TopologyRecord(group.group_id, checked.topology, why=f"{who} brought it"))
+        turn.write(TopologyRecord(group.group_id, checked.topology, why=f"{name} brought it"))
     configured = checked.configured
     if new:
         until_ms = end_of_delay(turn, group) if first else group.delay_until_ms
-        bump(turn, group, configured, f"{who} joined", Reason.JOINED, delay_until_ms=until_ms)
+        bump(turn, group, configured, f"{name} joined", Reason.JOINED, delay_until_ms=until_ms)
     elif not _same_but_for_its_address(member, updated) and (hb.instance_id is None or _matters(member, updated)):
-        bump(turn, group, configured, f"{who} changed its details", Reason.SUBSCRIPTION)
+        bump(turn, group, configured, f"{name} changed its details", Reason.SUBSCRIPTION)
     elif (why := changed(turn, group, configured)) is not None:
         bump(turn, group, configured, *why)
     soft: StreamsSoft = turn.soft_of(group.group_id)
@@ -206,10 +206,10 @@ def _note_offsets(soft: StreamsSoft, hb: StreamsHeartbeat) -> None:
 
 
 def _by_task(offsets: tuple[tuple[str, int, int], ...]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    by_subtopology: dict[str, dict[int, int]] = {}
     for subtopology, partition, offset in offsets:
-        found.setdefault(subtopology, {})[partition] = offset
-    return found
+        by_subtopology.setdefault(subtopology, {})[partition] = offset
+    return by_subtopology
 
 
 # ---- tasks --------------------------------------------------------------------------------------------------

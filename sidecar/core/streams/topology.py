@@ -155,12 +155,12 @@ def check_topology(topology: Topology) -> None:
     """Refuses topologies at which Kafka fails with UNKNOWN_SERVER_ERROR, which ends the client without a reason."""
     if topology.epoch < 0:
         raise CoordinatorError(Code.INVALID_REQUEST, "Topology epoch must be non-negative.")
-    if twice := _first_twice([s.subtopology_id for s in topology.subtopologies]):
-        raise invalid(f"Subtopology {twice} is given more than once.")
+    if duplicate := _first_twice([s.subtopology_id for s in topology.subtopologies]):
+        raise invalid(f"Subtopology {duplicate} is given more than once.")
     for s in topology.subtopologies:
         for topics in (s.repartition_source_topics, s.changelog_topics):
-            if twice := _first_twice([t.name for t in topics]):
-                raise invalid(f"Topic {twice} is given more than once in subtopology {s.subtopology_id}.")
+            if duplicate := _first_twice([t.name for t in topics]):
+                raise invalid(f"Topic {duplicate} is given more than once in subtopology {s.subtopology_id}.")
             for topic in topics:
                 _check_internal_topic(topic)
         for group in s.copartition_groups:
@@ -175,8 +175,8 @@ def invalid(message: str) -> CoordinatorError:
 def _check_internal_topic(topic: TopicInfo) -> None:
     if topic.partitions < 0:
         raise invalid(f"Number of partitions [{topic.partitions}] of topic [{topic.name}] must not be negative.")
-    if twice := _first_twice([key for key, _ in topic.configs]):
-        raise invalid(f"Config {twice} of topic {topic.name} is given more than once.")
+    if duplicate := _first_twice([key for key, _ in topic.configs]):
+        raise invalid(f"Config {duplicate} of topic {topic.name} is given more than once.")
 
 
 def _check_indices(s: Subtopology, indices: tuple[int, ...], length: int) -> None:

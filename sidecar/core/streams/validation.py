@@ -32,8 +32,8 @@ def check_topic_names(topology: Topology) -> None:
     topics = topology.all_topics()
     if internal := [t for t in topics if t in INTERNAL_TOPICS]:
         raise invalid(f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.")
-    if odd := [t for t in topics if not TOPIC_NAME.match(t)]:
-        raise invalid(f"Topic names {','.join(odd)} are not valid topic names.")
+    if malformed := [t for t in topics if not TOPIC_NAME.match(t)]:
+        raise invalid(f"Topic names {','.join(malformed)} are not valid topic names.")
 
 
 def check_request(hb: StreamsHeartbeat) -> None:

@@ -245,9 +245,9 @@ def validate(own: Mapping[str, str], effective: Level) -> None:
             raise invalid(f"{s.name} must be {allows}")
     for s in (s for kind in kinds for s in kind.more if s.among and s.name in values):
         if values[s.name] not in effective[s.among]:
-            there = ", ".join(effective[s.among])
+            known = ", ".join(effective[s.among])
             raise invalid(
-                f"{s.name} '{values[s.name]}' is not a registered task assignor. Registered assignors are: [{there}]."
+                f"{s.name} '{values[s.name]}' is not a registered task assignor. Registered assignors are: [{known}]."
             )
     for kind in kinds:
         names = {**effective, **{SETTINGS[n].broker_name: v for n, v in values.items()}}
@@ -262,9 +262,9 @@ def level(kind: str, own: Mapping[str, str], effective: Level) -> dict[str, Valu
     out: dict[str, Value] = {}
     for s in KINDS[kind].rows:
         value = "" if s.among else effective[s.broker_name]
-        mine: Any = parse(s.name, own[s.name]) if s.name in own else -1
-        if s.name in own and not s.inherits(mine):
-            value = mine
+        parsed: Any = parse(s.name, own[s.name]) if s.name in own else -1
+        if s.name in own and not s.inherits(parsed):
+            value = parsed
             if (allowed := s.range_in(effective)) is not None:
                 low, high = allowed
                 value = min(max(value, low), high)

@@ -76,13 +76,13 @@ def without_brackets(text: str) -> str:
 def doubts(patterns: Iterable[str], former: Iterable[str] = ()) -> list[str]:
     """Returns warnings about patterns that are probably mistakes. `former`: the patterns that they replace."""
     bracketed = {without_brackets(p): p for p in former if p != without_brackets(p)}
-    found = []
+    notes = []
     for p in patterns:
         if p in bracketed:
-            found.append(f"{p} is the former {bracketed[p]} without its brackets, which kafka-configs drops")
+            notes.append(f"{p} is the former {bracketed[p]} without its brackets, which kafka-configs drops")
         elif never_matches(p):
-            found.append(f"{p} matches no name: ^ and $ count inside of [...] only, and kafka-configs drops brackets")
-    return found
+            notes.append(f"{p} matches no name: ^ and $ count inside of [...] only, and kafka-configs drops brackets")
+    return notes
 
 
 def never_matches(pattern: str) -> bool:
@@ -105,21 +105,21 @@ def beginning(pattern: str) -> tuple[str, bool] | None:
 
 def _fixed(pattern: str) -> str:
     """Returns the literal characters at the beginning of the pattern."""
-    found, i = "", 0
+    prefix, i = "", 0
     while i < len(pattern):
         c = pattern[i]
         if c == "\\" and i + 1 < len(pattern) and not pattern[i + 1].isalnum():
             c, i = pattern[i + 1], i + 1
         elif c in "\\.[](){}*+?|$":
-            return found[:-1] if c in "*?{" else found
-        found += c
+            return prefix[:-1] if c in "*?{" else prefix
+        prefix += c
         i += 1
-    return found
+    return prefix
 
 
 def _outside_of_brackets(pattern: str) -> str:
     """Replaces each [...] and each escaped character by an x."""
-    found, inside, escaped = "", False, False
+    plain, inside, escaped = "", False, False
     for c in pattern:
         if escaped:
             escaped, c = False, "x"
@@ -130,5 +130,5 @@ def _outside_of_brackets(pattern: str) -> str:
             inside, c = c != "]", ""
         elif c == "[":
             inside, c = True, "x"
-        found += c
-    return found
+        plain += c
+    return plain

@@ -84,13 +84,13 @@ def resolve(
     the clock `cpu_s`, and each a quarter of that. An expression that needs more is missing in the result."""
     names = list(names)
     until_s = cpu_s() + limit_s
-    found: dict[str, tuple[str, ...]] = {}
+    matches: dict[str, tuple[str, ...]] = {}
     for regex in regexes:
         matching = _matching(regex, names, min(until_s, cpu_s() + limit_s / 4), cpu_s)
         re2.purge()  # all of them together would take 1 MB each, of which the allocator keeps the half
         if matching is not None:
-            found[regex] = matching
-    return found
+            matches[regex] = matching
+    return matches
 
 
 def _matching(regex: str, names: list[str], until_s: float, cpu_s: Callable[[], float]) -> tuple[str, ...] | None:
@@ -98,10 +98,10 @@ def _matching(regex: str, names: list[str], until_s: float, cpu_s: Callable[[], 
     if cpu_s() >= until_s:
         return None
     pattern = re2.compile(regex, _QUIET)
-    found = []
+    matching = []
     for name in names:
         if pattern.fullmatch(name):
-            found.append(name)
+            matching.append(name)
         if cpu_s() >= until_s:
             return None
-    return tuple(sorted(found))
+    return tuple(sorted(matching))

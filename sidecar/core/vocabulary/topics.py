@@ -37,10 +37,10 @@ class TopicImage:
             if old == topic:
                 by_name[name] = old  # with the digest it may have
         changed = {n for n, t in by_name.items() if self.by_name.get(n) != t}
-        gone = self.by_name.keys() - by_name.keys()
+        removed = self.by_name.keys() - by_name.keys()
         new_names = any(n not in self.by_name for n in changed)
         image = TopicImage(by_name, {t.id: t for t in by_name.values()}, self.names_version + new_names)
-        return image, frozenset(changed | gone)
+        return image, frozenset(changed | removed)
 
     @cached_property
     def names(self) -> Mapping[bytes, str]:
@@ -49,8 +49,8 @@ class TopicImage:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Returns a signed 64-bit hash over the topics of these names that exist; 0 for none."""
-        found = [self.by_name[n] for n in sorted(names) if n in self.by_name]
-        if not found:
+        topics = [self.by_name[n] for n in sorted(names) if n in self.by_name]
+        if not topics:
             return 0
-        value = xxh3_64_intdigest(b"".join(pack(">Q", t.digest()) for t in found))
+        value = xxh3_64_intdigest(b"".join(pack(">Q", t.digest()) for t in topics))
         return value - (1 << 64) if value >= 1 << 63 else value

@@ -307,8 +307,8 @@ def step(turn: Turn, hb: CrewBeat, config: ModernConfig) -> CrewReply:
 
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
-    again = CrewBeat(w.asked.group_id, w.asked.member_id, w.reply.member_epoch)
-    return replace(w, reply=step(turn, again, turn.ports.config[(CREW, w.asked.group_id)]))
+    again = CrewBeat(w.request.group_id, w.request.member_id, w.reply.member_epoch)
+    return replace(w, reply=step(turn, again, turn.ports.config[(CREW, w.request.group_id)]))
 
 
 PARKED = ParkedAnswers(CREW, _second)

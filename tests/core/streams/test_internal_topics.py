@@ -43,4 +43,4 @@ def test_topics_without_the_right_are_named() -> None:
     assert creations.explain(STATUS, WANTED, 9).detail == (
         "Internal topics are missing: a; Unauthorized to CREATE on topics a, b."
     )
-    assert creations.explain(STATUS, {}, 9) == STATUS and not creations.asked
+    assert creations.explain(STATUS, {}, 9) == STATUS and not creations.requested
