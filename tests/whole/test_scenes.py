@@ -27,8 +27,8 @@ MUST = {
 first seed that is played, because seeds before it were not about it."""
 MOVE_SEEDS = 12
 OF_MOVES = {MOVES: "classic", MOVES_SHARE: "share", MOVES_STREAMS: "streams"}
-SELDOM = (Step.SENT, Step.GIVEN_UP)
-"""Steps that are over within milliseconds."""
+SELDOM = (Step.POSTPONED, Step.SENT, Step.GIVEN_UP)
+"""Steps that are over within milliseconds, or that a group need not come to."""
 
 
 def attempt(which: tuple[str, int]) -> tuple[str, Counter[str]]:

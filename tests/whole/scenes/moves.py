@@ -130,6 +130,8 @@ def _owners_die(world: World, group_id: str) -> None:
 def _owner_dies_at(world: World, group_id: str, step: Step) -> None:
     """At this step or soon after it. A move may go past a step."""
     judge = world.judge
+    # Whoever gave the last order says it again until it is answered, and that would undo this one.
+    wait(world, MOVED_MS, lambda: f"an answer to the last order of {group_id}" if group_id in world.ordering else "")
     if step is Step.POSTPONED:
         world.add_client(*_habits(group_id))
     _order(world, step.comes, group_id)
