@@ -40,11 +40,12 @@ def is_placeholder(member_id: str) -> bool:
 @dataclass(slots=True)
 class Initialised:
     """Partitions that have share state, with the names of their topics. `whole`: no other partition of the topics that
-    the group's members subscribe to has any."""
+    the group's members subscribe to has any. `members`: ids of the members whose partitions these are."""
 
     partitions: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
     whole: bool = False
+    members: frozenset[str] = frozenset()
 
     def add(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
         merged = {*self.partitions.get(topic_id, ()), *partitions}
@@ -82,12 +83,23 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
     (group,) = res.groups
     if group.error_code != Code.NONE:
         raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
-    result = Initialised(whole=group.assignment_epoch == group.group_epoch)
+    members = frozenset(m.member_id for m in group.members)
+    result = Initialised(whole=group.assignment_epoch == group.group_epoch, members=members)
     for m in group.members:
         result.whole = result.whole and m.member_epoch == group.group_epoch
         for t in m.assignment.topic_partitions:
             result.add(t.topic_id, t.topic_name, t.partitions)
     return result
+
+
+async def placeholders(conn: BrokerConnection, group_id: str, timeout_s: float) -> list[str]:
+    """Returns the member ids of all placeholders in the broker's group."""
+    req = sd.ShareGroupDescribeRequest([group_id])
+    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
+    (group,) = res.groups
+    if group.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
+        raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
+    return [m.member_id for m in group.members if is_placeholder(m.member_id)]
 
 
 async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:

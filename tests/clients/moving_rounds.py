@@ -26,7 +26,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sidecar.drill.clients import double_owned, missing
 from sidecar.drill.local import LocalKafka
@@ -52,7 +52,18 @@ KILL_WITHIN_S = {"adopt": 0.9, "release": 0.9}
 """About so long a move takes, from the moment at which a sidecar tells that it is under way."""
 
 
-def move(live: Load, verb: str, kill_after_s: float | None = None, through_owner: bool = False) -> dict[str, Any]:
+class Live(Protocol):
+    """A group with live members; `goes_on` returns when they consume as before."""
+
+    kafka: LocalKafka
+    group: str
+
+    def goes_on(self, what: str) -> None: ...
+
+
+def move(
+    live: Live, verb: str, kill_after_s: float | None = None, through_owner: bool = False, members: int = MEMBERS
+) -> dict[str, Any]:
     """One move, as the administrator does it; whose death it survived and how long it took. `through_owner`: the
     command speaks to the sidecar that is killed."""
     kafka, begun = live.kafka, time.monotonic()
@@ -66,13 +77,13 @@ def move(live: Load, verb: str, kill_after_s: float | None = None, through_owner
     told["all_seconds"] = round(time.monotonic() - begun, 2)
     home = "sidecar" if verb == "adopt" else "broker"
     there = {n.node_id: where(kafka, n, live.group) for n in kafka.nodes}
-    members = len(at_the_broker(kafka, live.group).members)
-    if code or set(there.values()) != {home} or members != (0 if verb == "adopt" else MEMBERS):
-        raise DrillError(f"{told}: {there}, {members} members at the broker")
+    found = len(at_the_broker(kafka, live.group).members)
+    if code or set(there.values()) != {home} or found != (0 if verb == "adopt" else members):
+        raise DrillError(f"{told}: {there}, {found} members at the broker")
     return told
 
 
-def _killed(live: Load, verb: str, after_s: float, through_owner: bool, told: dict[str, Any]) -> tuple[int, str]:
+def _killed(live: Live, verb: str, after_s: float, through_owner: bool, told: dict[str, Any]) -> tuple[int, str]:
     kafka = live.kafka
     owner = kafka.owner_of(live.group)
     other = next(n for n in kafka.nodes if n is not owner)

@@ -4,8 +4,10 @@ no client ends, no record is lost, and with exactly once none is counted twice."
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -14,6 +16,7 @@ from sidecar.drill.processes import wait_until
 from sidecar.kafka import native
 from tests.clients.ground import ENV, make_topic, produce
 from tests.clients.moving import at_the_broker, groups, where
+from tests.clients.moving_rounds import KILL_WITHIN_S, move
 from tests.clients.test_share import Reader, from_the_start, lag, read
 from tests.clients.test_streams import STREAMING, TASKS, App, exactly
 from tests.matrix.table import STREAMS
@@ -108,6 +111,73 @@ def test_a_streams_group_there_and_back_under_live_members(kafka: LocalKafka) ->
         wait_until("two members at the broker", lambda: members_there(kafka, app.group, native.STREAMS) == 2, 120)
         wait_until("all words after the release", lambda: exactly(app, 4), 120)
         wait_until("all tasks", lambda: app.tasks() == TASKS, 60)
+        assert all(i.alive for i in app.instances), "no client dies of an answer"
+    finally:
+        app.stop()
+
+
+# ---- an owner that is killed in the middle ----------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    STREAMS.build()  # fetches the jars
+    k = LocalKafka(tmp_path_factory.mktemp("killed-moves-of-kinds"), brokers=2, sidecar_env=ALL_KINDS)
+    try:
+        k.start()
+        k.wait_ready()
+        yield k
+    finally:
+        k.stop()
+
+
+@dataclass
+class Live:
+    """Two members of a group. `produce` is called for each round, and `consumed(rounds)` says whether they have it."""
+
+    kafka: LocalKafka
+    group: str
+    kind: str
+    produce: Callable[[], None]
+    consumed: Callable[[int], bool]
+    rounds: int = field(default=0)
+
+    def goes_on(self, what: str) -> None:
+        at_broker = 0 if what.endswith("adopt") else 2
+        wait_until("the members' place", lambda: members_there(self.kafka, self.group, self.kind) == at_broker, 120)
+        self.produce()
+        self.rounds += 1
+        wait_until(f"all records after {what}", lambda: self.consumed(self.rounds), 180)
+
+
+def there_and_back(live: Live) -> None:
+    """Twice, and the owner is killed (SIGKILL) in each move at some moment."""
+    live.goes_on("the start")
+    for verb in ("adopt", "release") * 2:
+        print(move(live, verb, random.uniform(0, KILL_WITHIN_S[verb]), members=2))
+
+
+@pytest.mark.tier("nightly")
+def test_the_owner_of_a_share_group_is_killed_in_each_move(two: LocalKafka) -> None:
+    group, topic = "killed-share", make_topic(two, "killed-shared", 4)
+    asyncio.run(from_the_start(two, group))
+    readers = [Reader(two, f"killed-reader-{i}", group, topic) for i in range(2)]
+
+    def consumed(rounds: int) -> bool:
+        found = read(readers)
+        return all(found[v] >= rounds for v in range(RECORDS))
+
+    try:
+        there_and_back(Live(two, group, native.SHARE, lambda: produce(two, topic, RECORDS), consumed))
+        assert all(r.process.alive for r in readers), "no client dies of an answer"
+    finally:
+        for reader in readers:
+            reader.process.kill()
+
+
+@pytest.mark.tier("nightly")
+def test_the_owner_of_a_streams_group_is_killed_in_each_move(two: LocalKafka) -> None:
+    app = App(two, "exactly_once_v2", "killed")
+    try:
+        there_and_back(Live(two, app.group, native.STREAMS, app.produce, lambda rounds: exactly(app, rounds)))
         assert all(i.alive for i in app.instances), "no client dies of an answer"
     finally:
         app.stop()

@@ -20,10 +20,13 @@ import sidecar.core.streams.step as streams_step
 from sidecar.coordinator.moves import adoption
 from sidecar.coordinator.moves.adoption_event import adoption_event
 from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.placeholder import share_placeholders
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.kinds import REGISTRY
+from sidecar.core.modern import release
+from sidecar.core.modern.epochs import bump_epoch
 from sidecar.core.modern.offsets import OK
 from sidecar.core.modern.release import GroupRelease
 from sidecar.core.runtime.events import ReleaseGroup
@@ -32,6 +35,7 @@ from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.streams.records import Kind as StreamsKind
 from sidecar.core.streams.records import TargetMemberRecord
 from sidecar.core.streams.tasks import NO_TASKS, AssignedTasks, Holders, Tasks, overlap, table_of
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
 from tests.whole.bugs import Patch
@@ -170,6 +174,19 @@ def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
     patch.setitem(REGISTRY.events[ReleaseGroup], native.STREAMS, MethodType(planted, streams_adoption.RELEASE))
 
 
+def assigns_nothing_after_a_release(patch: Patch, world: World) -> None:
+    """An owner dies when it has taken all tasks from a group that goes back. The next one keeps the group, and does not
+    see that it must assign anew."""
+
+    def planted(self: Any, turn: Any, group: Any, soft: Any, why: str) -> None:
+        soft.releasing, soft.flight = True, None
+        if group.members:
+            bump_epoch(turn, group, why, Reason.MOVED)
+            release._take_all(turn, group, why)
+
+    patch.setattr(GroupRelease, "_begin", planted)
+
+
 def _comes_in_the_first_epoch(patch: Patch, kind: str) -> None:
     real = adoption_event
 
@@ -210,6 +227,17 @@ def placeholder_never_leaves(patch: Patch, world: World) -> None:
         p.epoch = (await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)).member_epoch
 
     patch.setattr(SharePlaceholders, "_leave", planted)
+
+
+def leaves_placeholders_that_no_record_names(patch: Patch, world: World) -> None:
+    """An owner died before the first report of its placeholder, which stays at the broker and is assigned partitions
+    there."""
+
+    async def none(self: Any, node_id: int, group_id: str) -> list[str]:
+        return []
+
+    patch.setattr(share_placeholders, "is_placeholder", lambda member_id: False)
+    patch.setattr(ShareMembership, "placeholders", none)
 
 
 def takes_over_without_what_is_initialised(patch: Patch, world: World) -> None:

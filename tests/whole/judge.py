@@ -21,7 +21,7 @@ from tests.whole.client import Client, Place
 from tests.whole.fold import Fold, Group, Part
 from tests.whole.inside import Inside
 from tests.whole.kafka import Kafka, host_of
-from tests.whole.moving import Moving
+from tests.whole.moving import Moving, Step
 from tests.whole.share import ShareMember
 from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS, StoredOffsets
@@ -179,6 +179,11 @@ class Judge:
     def owner_of(self, group_id: str) -> int:
         """Node id of the sidecar that has claimed its partition last; -1 if none has."""
         return self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
+
+    def step_of(self, group_id: str) -> Step | None:
+        """What the last move of this group has come to; None: it is over."""
+        clients = {c.member_id for c in self.clients if c.habits.group_id == group_id and c.proc.alive}
+        return self.moving.step(group_id, self.fold.group(group_id), self.fold.has_records(group_id), clients)
 
     def _removed(self, group_id: str, member_id: str, why: str, part: Part) -> None:
         """A member that nobody could hear is not silent: it gets its time back, and all of it from a new owner."""

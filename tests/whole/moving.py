@@ -4,15 +4,20 @@ that coordinates it says of it. No sidecar is asked."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Protocol
 
+from sidecar.core.classic.group import ClassicGroup
+from sidecar.core.share.group import ShareGroup
 from sidecar.core.streams.group import StreamsGroup
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.placeholder_requests import INSTANCE_ID
+from sidecar.kafka.share_group import is_placeholder
 from tests.whole.broker.group import Group, State
 from tests.whole.broker.groups import partition_for
 from tests.whole.broker.offsets import GroupShard
 from tests.whole.broker.streams import StoredStreams
+from tests.whole.fold import Group as Here
 from tests.whole.kafka import Kafka
 from tests.whole.sharing import Sharing
 from tests.whole.stored import OFFSETS
@@ -22,6 +27,29 @@ BROKER, SIDECARS = "the broker", "the sidecars"
 HOMES = {"true": SIDECARS, "false": BROKER}
 ORDERED = "changed by "
 """So the reason begins of what a client has said; what sidecars say themselves has other reasons."""
+
+
+class Step(StrEnum):
+    """What a move has come to, as the state topic and the broker show it."""
+
+    ORDERED = "in: ordered"
+    POSTPONED = "in: waits until it is stable"
+    RECORDED = "in: recorded, all members still at the broker"
+    LEAVING = "in: some members have left the broker"
+    LEFT = "in: all members have left the broker"
+    JOINED = "in: the placeholder has joined, and reports nothing yet"
+    ORDERED_BACK = "out: ordered"
+    UNASSIGNED = "out: nothing is assigned, members still own"
+    GIVEN_UP = "out: members own nothing"
+    SENDING = "out: some members are sent away"
+    SENT = "out: all members are sent away"
+    FREE = "out: the placeholder has left"
+    REMOVED = "out: the records are removed, members have yet to join"
+
+    @property
+    def comes(self) -> bool:
+        """Whether it is one of a move in."""
+        return self.value.startswith("in")
 
 
 class Named(Protocol):
@@ -38,6 +66,8 @@ class Moving:
         """Of each group that may move: where the last order puts it that is in the state topic."""
         self._orders: dict[str, str] = {}
         """That order, as verdicts name it."""
+        self._later: set[str] = set()
+        """Groups that their owner waits for, until they are stable."""
         self.highest: dict[str, int] = {}
         """The highest generation that a broker has told of each of them."""
         self._heard: dict[tuple[str, str], float] = {}
@@ -56,6 +86,7 @@ class Moving:
             self.homes[group_id], self._orders[group_id] = HOMES[value], order
             return
         word, _, about = (value or "").partition(": ")
+        (self._later.add if word == cf.LATER else self._later.discard)(group_id)
         if value and about == self._orders.get(group_id, "") and (word, self.homes[group_id]) != (cf.LATER, SIDECARS):
             raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but its owner says {word}: {why}")
 
@@ -132,6 +163,39 @@ class Moving:
             if here is None or here.member_epoch < member.previous:
                 raise Violation(f"{group.group_id} begins anew beside {member_id}, who is at the broker")
 
+    # ---- steps ----------------------------------------------------------------------------------------------
+    def step(self, group_id: str, here: Here | None, has_records: bool, clients: Collection[str]) -> Step | None:
+        """What the last move of this group has come to; None: it is over. `here`: the group as the state topic has it,
+        if it `has_records` there; `clients`: member ids of its live clients."""
+        there, placeholder = self._there(group_id)
+        if self.homes[group_id] == SIDECARS:
+            return self._step_in(group_id, here, there, placeholder)
+        if here is not None and here.members:
+            return _step_of_members(here, len(clients))
+        if has_records:
+            return Step.SENT if placeholder else Step.FREE
+        return None if there.issuperset(clients) else Step.REMOVED
+
+    def _step_in(self, group_id: str, here: Here | None, there: set[str], placeholder: bool) -> Step | None:
+        if here is None:
+            return (Step.POSTPONED if group_id in self._later else Step.ORDERED) if there else None
+        if left := there.intersection(here.members):
+            return Step.RECORDED if len(left) == len(here.members) else Step.LEAVING
+        if here.members and not placeholder:
+            return Step.LEFT
+        record = here.placeholder if isinstance(here, ShareGroup) else None
+        return Step.JOINED if record is not None and not record.member_id else None
+
+    def _there(self, group_id: str) -> tuple[set[str], bool]:
+        """The members of the broker's group, and whether it has a placeholder beside them."""
+        group, share = self.at_broker(group_id), self.sharing.at_broker(group_id)
+        streams = self.streams_at_broker(group_id)
+        classic = [] if group is None else list(group.members.values())
+        known = {m.member_id for m in classic if m.instance_id != INSTANCE_ID} | set(streams.members if streams else ())
+        shared = set(share.members if share is not None else ())
+        placeholders = {m for m in shared if is_placeholder(m)}
+        return known | (shared - placeholders), bool(placeholders) or any(m.instance_id == INSTANCE_ID for m in classic)
+
     # ---- the end --------------------------------------------------------------------------------------------
     def unsettled(self, group_id: str, members: Collection[str], has_records: bool) -> str:
         """What is wrong at the broker with a group that has these members. `has_records`: in the state topic."""
@@ -163,3 +227,18 @@ class Moving:
         if known != members:
             return f"{group_id}: its members at the broker are {sorted(known)}"
         return f"{group_id}: at the broker it is {group.state()}" if members and group.state() != "Stable" else ""
+
+
+def _step_of_members(here: Here, clients: int) -> Step:
+    """Of a group on its way back that has members here."""
+    if isinstance(here, ClassicGroup):
+        return Step.ORDERED_BACK
+    if isinstance(here, StreamsGroup):
+        assigned = any(map(here.target_of, here.members))
+    else:
+        assigned = any(map(here.target.of, here.members))
+    if assigned:
+        return Step.ORDERED_BACK
+    if here.owners:
+        return Step.UNASSIGNED
+    return Step.GIVEN_UP if len(here.members) >= clients else Step.SENDING

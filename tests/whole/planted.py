@@ -50,6 +50,7 @@ class Bug:
 
 ARRIVES_LATE = "write_of_the_former_owner_arrives_late"
 ALONE_WITH_MEMBERS = "owner_is_alone_with_its_members"
+OWNERS_DIE = "owners_die_in_moves_of"
 ALONE = ("host_is_alone", "broker_stands_still", "sidecar_stands_still")
 CUT = ("owner_is_cut_off", "client_comes", "client_crashes")
 HELD_UP = ("commit_is_held_up",)
@@ -136,9 +137,15 @@ PLANTED = [
     Bug(
         kinds.sends_streams_members_away_unasked, "GROUP_ID_NOT_FOUND, which ends", ("group_is_moved",), kind="streams"
     ),
+    Bug(kinds.assigns_nothing_after_a_release, "not within.*m-streams", scene=f"{OWNERS_DIE}_a_streams_group"),
     Bug(kinds.assigns_what_is_not_initialised, "no share state", kind="share"),
     Bug(kinds.believes_that_a_part_is_all, "has forgotten", ("sidecar_crashes", *COME), kind="share"),
     Bug(kinds.placeholder_never_leaves, "not within.*placeholder members are", LEAVE, kind="share"),
+    Bug(
+        kinds.leaves_placeholders_that_no_record_names,
+        "not within.*m-share: .*(placeholder members are|are owned of)",
+        scene=f"{OWNERS_DIE}_a_share_group",
+    ),
     Bug(kinds.takes_over_without_what_is_initialised, "placeholder: live", ("sidecar_crashes",), kind="share"),
     Bug(kinds.takes_over_without_a_placeholder, "placeholder members are", ("sidecar_crashes",), kind="share"),
     Bug(kinds.assigns_nothing_that_comes_later, "not within.*g-share", kind="share"),

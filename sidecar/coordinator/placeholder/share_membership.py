@@ -63,6 +63,9 @@ class ShareMembership:
     async def assigned(self, node_id: int, group_id: str) -> Initialised:
         return await self._ask(node_id, group_id, lambda conn: share_group.assigned(conn, group_id, ANSWER_S))
 
+    async def placeholders(self, node_id: int, group_id: str) -> list[str]:
+        return await self._ask(node_id, group_id, lambda conn: share_group.placeholders(conn, group_id, ANSWER_S))
+
     async def _ask(self, node_id: int, group_id: str, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         async with self._broker(node_id).room:
             if not self._keeps(node_id, group_id):  # it may have waited for long, if that broker is silent

@@ -8,9 +8,11 @@ which partitions are initialised.
 A broker sees a new topic at the second or third heartbeat, and initialises it some time after that. So while any
 partition is not initialised, heartbeats come quickly at first and then each second; else three in a session.
 
-**Takeover**: the successor joins with a member id of its own, and then removes that of the predecessor. Between the
-two, both are in the group, which does no harm. A predecessor that wakes finds its member gone; it joins again only
-under a lease.
+**Takeover**: the successor joins with a member id of its own. It finds the placeholders of former owners in the
+description of the broker's group, and removes them; until then all are in the group, which does no harm. No record
+could name them: an owner may die before its first report, and the broker would go on assigning partitions to its
+placeholder when the group goes back. In the same way it finds members that a former owner took in and did not remove
+there. A predecessor that wakes finds its member gone; it joins again only under a lease.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
-from sidecar.kafka.share_group import Initialised, placeholder_id
+from sidecar.kafka.share_group import Initialised, is_placeholder, placeholder_id
 from sidecar.link.messages import OpenShareState
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -79,7 +81,8 @@ class Refused(ConnectionLost):
 class SharePlaceholderPorts:
     """The coordinator's calls. `serves(partition)`: whether the partition is owned here, under a lease;
     `done(partition, attempt, event)`: gives an event to the core; `owner_epoch(partition)`: part of the member ids of
-    this owner's placeholders; `wait_ms`: how long a request waits until a placeholder has left."""
+    this owner's placeholders; `other_members(group)`: called when the broker's group has members other than
+    placeholders; `wait_ms`: how long a request waits until a placeholder has left."""
 
     serves: Callable[[int], bool]
     leader_of: Callable[[int], int]
@@ -87,6 +90,7 @@ class SharePlaceholderPorts:
     owner_epoch: Callable[[int], int]
     done: Callable[[int, int, Event], None]
     answer: Callable[[int, Answer], None]
+    other_members: Callable[[str], None]
     wait_ms: int = 5_000
 
 
@@ -164,9 +168,6 @@ class SharePlaceholders:
             before, p.wanted, p.attempt = p.wanted, wanted, attempt
             p.reported = p.reported if _number(before) == _number(wanted) else None
             changed = type(before) is not type(wanted) or p.shown != getattr(wanted, "topic_names", p.shown)
-        other = wanted.predecessor if isinstance(wanted, HoldPlaceholder) else wanted.placeholder_id
-        if other and other != p.member_id:
-            p.others.add(other)
         if changed:
             p.since_ms, p.pause_ms, p.late = now().mono_ms, 0, False
             self._at_once(p)
@@ -289,16 +290,31 @@ class SharePlaceholders:
         p.beat_ms = min(BEAT_MS, max(BEAT_INTERVALS * res.heartbeat_interval_ms, EACH_MS))
         if joins:
             self._log.debug("share placeholder joined", group_id=p.group_id, broker=node_id, member_id=p.member_id)
-        while p.others:
-            await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
-            p.others.discard(other)
+        await self._remove_others(p, node_id)
         if shows or res.assignment is not None or p.reported is None:
-            self._report(p, wanted, node_id, await self._membership.assigned(node_id, p.group_id))
+            assigned = await self._membership.assigned(node_id, p.group_id)
+            self._report(p, wanted, node_id, assigned)
+            await self._look_at_members(p, assigned.members - {p.member_id}, node_id)
         if not wanted.complete and p.wanted is wanted:
             initialised = await self._membership.initialised(node_id, p.group_id)
             if initialised is not None:
                 self._report(p, wanted, node_id, initialised)
             self._late_state(p)
+
+    async def _remove_others(self, p: _Placeholder, node_id: int) -> None:
+        while p.others:
+            await self._membership.leave(node_id, p.group_id, other := next(iter(p.others)))
+            p.others.discard(other)
+
+    async def _look_at_members(self, p: _Placeholder, others: frozenset[str], node_id: int) -> None:
+        """Removes what former owners have left in the broker's group. Without a lease the others may be a
+        successor's."""
+        if p.gone or not self._ports.serves(p.partition):
+            return
+        p.others.update(filter(is_placeholder, others))
+        if others - p.others:
+            self._ports.other_members(p.group_id)
+        await self._remove_others(p, node_id)
 
     async def _stay(self, p: _Placeholder, node_id: int) -> None:
         """Keeps the placeholder alive with its former topics, as the broker refuses the present ones: without a member
@@ -351,10 +367,12 @@ class SharePlaceholders:
         )
 
     async def _leave(self, p: _Placeholder, wanted: LeavePlaceholder, node_id: int) -> None:
-        for member_id in (p.member_id, *p.others) if p.tried else tuple(p.others):
-            await self._membership.leave(node_id, p.group_id, member_id)
+        if self._ports.serves(p.partition):
+            p.others.update(await self._membership.placeholders(node_id, p.group_id))
+        if p.tried:
+            p.others.add(p.member_id)
+        await self._remove_others(p, node_id)
         p.epoch, p.tried, p.reported, p.shown = 0, False, None, ()
-        p.others.clear()
         if p.gone or p.wanted is not wanted:
             return
         p.gone = True

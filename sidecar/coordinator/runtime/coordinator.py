@@ -148,6 +148,7 @@ class Coordinator:
             owner_epoch=lambda partition: self.takeovers.terms[partition].writer.owner_epoch,
             done=self._done,
             answer=lambda token, answer: self._reply(Reply(token, answer)),
+            other_members=lambda group_id: self.moves.adoptions.remove_adopted(group_id),
             wait_ms=self.settings.placeholders.wait_ms,
         )
 

@@ -22,7 +22,7 @@ def initialised(turn: Turn, e: ShareInitialised, token: int) -> None:
     group = _group_of_current_command(turn, e)
     if group is not None:
         soft: ShareSoft = turn.soft_of(e.group_id)
-        soft.placeholder_id, soft.refused = e.placeholder_id, Code.NONE
+        soft.refused = Code.NONE
         _note(turn, group, e)
         _assign_and_answer(turn, group)
 

@@ -9,9 +9,9 @@ coordinator/placeholder carries them out. A group has a placeholder member while
 topic that exists. It leaves when the group is empty. Its reports are void from then on, as an administrator may delete
 the state.
 
-**Takeover**: the new owner's placeholder member joins beside that of the former owner, and then removes it. The record
-names that member and the initialised partitions: assignments go on from there while the broker cannot be asked. The
-first complete report of the new one replaces it.
+**Takeover**: the new owner's placeholder member joins beside those of former owners, and then removes them. The record
+names the initialised partitions: assignments go on from there while the broker cannot be asked. The first complete
+report of the new one replaces it.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ TIMER = "share_placeholder"
 class HoldPlaceholder:
     """Background work without an end: keeps a member in the broker's share group, subscribed to these topics, until the
     next command for this group. Each report of the broker comes back as `ShareInitialised` with this `hold_id`.
-    `complete`: all their partitions are known to be initialised, so reports are not urgent. `predecessor`: the
-    placeholder member of a former owner, to remove once this one is in."""
+    `complete`: all their partitions are known to be initialised, so reports are not urgent. Once this member is in,
+    those of former owners are removed."""
 
     group_id: str
     topic_names: tuple[str, ...]
     complete: bool
     hold_id: int = field(compare=False)
-    predecessor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LeavePlaceholder:
-    """Background work: takes this member out of the broker's share group, and the one that `HoldPlaceholder` has made,
-    and tries again until the broker has neither. Ends as `PlaceholderLeft`. `placeholder_id` "": only the latter."""
+    """Background work: takes all placeholder members out of the broker's share group, and tries again until the broker
+    has none. Ends as `PlaceholderLeft`. `placeholder_id`: the recorded one; "": no report has named one."""
 
     group_id: str
     placeholder_id: str
@@ -71,9 +70,7 @@ def _hold(turn: Turn, group: ShareGroup, soft: ShareSoft) -> None:
         return  # the broker takes no member without topics, so the former subscription stays
     complete = all(len(known.get(t.id, ())) == t.partitions for t in topics)
     hold_id = held.hold_id if type(held) is HoldPlaceholder else turn.next_run()
-    recorded = "" if group.placeholder is None else group.placeholder.member_id
-    predecessor = recorded if recorded != soft.placeholder_id else ""
-    wanted = HoldPlaceholder(group.group_id, names, complete, hold_id, predecessor)
+    wanted = HoldPlaceholder(group.group_id, names, complete, hold_id)
     if wanted != held:
         soft.wanted = wanted
         turn.fx.background.append(wanted)

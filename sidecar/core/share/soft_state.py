@@ -13,8 +13,6 @@ from sidecar.core.vocabulary.errors import Code
 class ShareSoft(ModernSoft):
     wanted: object = None
     """The last command for the placeholder member (placeholder.py)."""
-    placeholder_id: str = ""
-    """Id of this owner's placeholder member; "": the broker has not taken it so far."""
     assigned_from: Partitions | None = None
     """The partitions that the last assignor run could assign; None: they have changed since, or that run was another
     owner's."""

@@ -13,6 +13,7 @@ from sidecar.coordinator.placeholder import share_placeholders as module
 from sidecar.coordinator.placeholder.share_membership import AT_ONCE_ALONE, SLOW_MS
 from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka.share_group import placeholder_id
 from sidecar.link.messages import OpenShareState, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import share_group_heartbeat as sh
@@ -20,9 +21,10 @@ from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, RecordingFront, run, until
 from tests.inprocess.faults import ALWAYS
-from tests.inprocess.share import BrokerShareGroup
+from tests.inprocess.share import BrokerShareGroup, Member
 
 ORDERS = "orders"
+UNRECORDED = placeholder_id("g", 77)
 
 
 def share(test: Callable[[EmbeddedSidecar], Coroutine[Any, Any, None]], **given: Any) -> None:
@@ -309,6 +311,29 @@ def test_a_new_owner_joins_with_an_id_of_its_own_and_removes_the_former_one() ->
         (present,) = at_broker(sidecar).members
         assert present != former and at_broker(sidecar).joined == [former, present]
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+
+    share(test)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_new_owner_finds_the_former_placeholder_that_no_record_names(empty: bool) -> None:
+    """Symptom: an owner died before the first report of its placeholder. When the group went back, the broker gave a
+    part of the partitions to that placeholder, and no member read them until its session was over. (Scene
+    owners_die_in_moves_of_a_share_group, seeds 0 and 6.)"""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        await until(lambda: states(sidecar) == {"held": 1})
+        unheard = sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT, ALWAYS)
+        if empty:
+            await beat(client, -1)
+        at_broker(sidecar).members[UNRECORDED] = Member((ORDERS,))
+        sidecar.assign(-1)
+        await until(lambda: not sidecar.service.serving())
+        unheard.times = 0
+        await sidecar.own()
+        await until(lambda: states(sidecar) == ({} if empty else {"held": 1}))
+        await until(lambda: UNRECORDED not in at_broker(sidecar).members)
 
     share(test)
 

@@ -101,8 +101,7 @@ class Story:
         if not isinstance(c, HoldPlaceholder):
             return "placeholder: leaves"
         text = f"placeholder: shows {', '.join(c.topic_names) or 'nothing'}"
-        text += ", all is initialised" if c.complete else ""
-        return text + (f", removes {c.predecessor}" if c.predecessor else "")
+        return text + (", all is initialised" if c.complete else "")
 
     def run(self, line: str) -> list[str]:
         words = line.split()

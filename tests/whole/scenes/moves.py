@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.whole.broker.groups import partition_for
-from tests.whole.client import Habits
-from tests.whole.faults import MOVES
+from tests.whole.client import Client, Habits
+from tests.whole.faults import MOVES, MOVES_SHARE, MOVES_STREAMS
 from tests.whole.judge import STATE_TOPIC
 from tests.whole.members import ClassicMember
-from tests.whole.moving import BROKER
+from tests.whole.moving import BROKER, SIDECARS, Step
 from tests.whole.run import BOUND_MS, until
-from tests.whole.scenes.parts import run_ms, start, wait, watch
+from tests.whole.scenes.parts import TAKEN_MS, run_ms, start, wait, watch
+from tests.whole.share import ShareMember
 from tests.whole.stored import OFFSETS
+from tests.whole.streams import StreamsHabits, StreamsMember
 from tests.whole.timeline import FAULT
 from tests.whole.violation import Violation
 from tests.whole.world import PARTITIONS, World
@@ -19,7 +23,9 @@ SESSION_MS = 20_000
 """Of members, so that a group does not only come to an end because sessions do."""
 MOVED_MS = 10_000
 """From an order until the group is stable where it should be, with two takeovers in between."""
-SOON_MS = 800.0
+SOON_MS, AFTER_MS = 800.0, 50.0
+REVOKE_MS = 800.0
+"""A streams group with a new member is not stable for so long."""
 DEAF_MS = 30_000
 NATIVE = "n1"
 """A group of the brokers in partition 1, as g2."""
@@ -27,24 +33,41 @@ JOINS_MS = 4_000
 """A member that comes, with what it takes a client to try the next broker."""
 
 
-def _come(world: World) -> None:
+NEVER: Mapping[str, tuple[Step, ...]] = {
+    MOVES: (Step.LEAVING, Step.JOINED, Step.UNASSIGNED, Step.GIVEN_UP, Step.SENDING),
+    MOVES_SHARE: (Step.POSTPONED, Step.LEFT, Step.UNASSIGNED, Step.SENDING),
+    MOVES_STREAMS: (Step.JOINED,),
+}
+"""Steps that these groups do not come to. All members of a classic group leave the broker at once, and are sent back at
+once. A share group is always stable, its members wait for no others, and its placeholder joins beside them."""
+STEPS = {group_id: tuple(s for s in Step if s not in never) for group_id, never in NEVER.items()}
+
+
+def _habits(group_id: str) -> tuple[type[Client], Habits]:
+    if group_id == MOVES_STREAMS:
+        return StreamsMember, StreamsHabits(group_id, ("t1", "t2"), commit_ms=200.0, revoke_ms=REVOKE_MS)
+    kind = ShareMember if group_id == MOVES_SHARE else ClassicMember
+    return kind, Habits(group_id, ("t1", "t2"), session_ms=SESSION_MS, commit_ms=200.0)
+
+
+def _come(world: World, group_id: str = MOVES) -> None:
     """Two members, and the group is stable at the broker."""
     start(world)
-    world.judge.moving.homes[MOVES] = BROKER
+    world.judge.moving.homes[group_id] = BROKER
     for _ in range(2):
-        world.add_client(ClassicMember, Habits(MOVES, ("t1", "t2"), session_ms=SESSION_MS, commit_ms=200.0))
+        world.add_client(*_habits(group_id))
     until(world, BOUND_MS, world.settled)
 
 
-def _order(world: World, managed: bool) -> None:
-    world.say(FAULT, f"{MOVES} is to be {'taken in' if managed else 'given back'}")
-    world.order(MOVES, managed)
+def _order(world: World, managed: bool, group_id: str = MOVES) -> None:
+    world.say(FAULT, f"{group_id} is to be {'taken in' if managed else 'given back'}")
+    world.order(group_id, managed)
 
 
-def _owner_dies(world: World) -> None:
+def _owner_dies(world: World, group_id: str = MOVES) -> None:
     """At some moment of a move. It is started again at the end."""
-    n = world.judge.owner_of(MOVES)
-    world.say(FAULT, f"sidecar {n}, which owns {MOVES}, is killed")
+    n = world.judge.owner_of(group_id)
+    world.say(FAULT, f"sidecar {n}, which owns {group_id}, is killed")
     world.sidecars[n].proc.crash()
 
 
@@ -65,6 +88,67 @@ def owner_dies_while_it_takes_in(world: World) -> None:
         run_ms(world, world.rng.uniform(0, SOON_MS))
     _owner_dies(world)
     _ends(world)
+
+
+def owners_die_in_moves_of_a_classic_group(world: World) -> None:
+    """At each step of a move in, and of a move out."""
+    _owners_die(world, MOVES)
+
+
+def owners_die_in_moves_of_a_share_group(world: World) -> None:
+    """At each step of a move in, and of a move out."""
+    world.kinds = ("share",)
+    _owners_die(world, MOVES_SHARE)
+
+
+def owners_die_in_moves_of_a_streams_group(world: World) -> None:
+    """At each step of a move in, and of a move out."""
+    world.kinds = ("streams",)
+    _owners_die(world, MOVES_STREAMS)
+
+
+def _owners_die(world: World, group_id: str) -> None:
+    """Moves in and out by turns, with an owner that dies in each. Some are turned back before they are over, but not
+    twice in a row: a member that the broker still has, while it joins here anew, is there until its session ends."""
+    world.serve_kinds()
+    _come(world, group_id)
+    comes, goes = ([s for s in STEPS[group_id] if s.comes is way] for way in (True, False))
+    world.rng.shuffle(comes)
+    world.rng.shuffle(goes)
+    over = True
+    for n in range(max(len(comes), len(goes))):
+        for step in (comes[n % len(comes)], goes[n % len(goes)]):
+            _owner_dies_at(world, group_id, step)
+            run_ms(world, world.rng.choice((0, TAKEN_MS)))
+            world.start_the_stopped()
+            over = not over or world.rng.random() < 0.5
+            if over:
+                _ends(world)
+    _ends(world)
+
+
+def _owner_dies_at(world: World, group_id: str, step: Step) -> None:
+    """At this step or soon after it. A move may go past a step."""
+    judge = world.judge
+    # Whoever gave the last order says it again until it is answered, and that would undo this one.
+    wait(world, MOVED_MS, lambda: f"an answer to the last order of {group_id}" if group_id in world.ordering else "")
+    if step is Step.POSTPONED:
+        world.add_client(*_habits(group_id))
+    _order(world, step.comes, group_id)
+    if not watch(world, MOVED_MS, lambda: judge.moving.homes[group_id] == (SIDECARS if step.comes else BROKER)):
+        raise Violation(f"it is not recorded within {MOVED_MS:,} ms where {group_id} is to be")
+
+    def come() -> bool:
+        now = judge.step_of(group_id)
+        return now is None or (now is step and world.sidecars[judge.owner_of(group_id)].proc.alive)
+
+    watch(world, MOVED_MS, come)
+    if judge.step_of(group_id) is step:
+        world.say(FAULT, f"{group_id} has come to this step: {step}")
+        judge.figures[step] += 1
+        if world.rng.random() < 0.5:
+            run_ms(world, world.rng.uniform(0, AFTER_MS))
+        _owner_dies(world, group_id)
 
 
 def one_hears_nothing_of_it(world: World) -> None:
