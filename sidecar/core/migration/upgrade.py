@@ -4,6 +4,8 @@
 Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup. The members stay, each
 with its last assignment, at an epoch that is the group's generation. A member that has not received that assignment
 still has its earlier partitions: it keeps those that it claims and no member is assigned, until it has given them up.
+A cooperative member (KIP-429) joins again after it has given partitions up, so its claims count until then: its last
+assignment may have been sent and still be under way.
 
 Kafka refuses a group whose assignments carry user data, because a custom assignor's would be lost. The assignors that
 clients bring (`BUILT_IN`) keep only hints of their own there. librdkafka's sticky ones hand each member's subscription
@@ -45,7 +47,8 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import InvariantError
 from sidecar.core.vocabulary.topics import TopicImage
 
-BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+COOPERATIVE = "cooperative-sticky"
+BUILT_IN = frozenset({"range", "roundrobin", "sticky", COOPERATIVE})
 UNKNOWN_HASH = 0
 WHY = "upgraded from the classic protocol"
 
@@ -141,11 +144,10 @@ def _claim(
 ) -> None:
     """Adds partitions that members claim and no member is assigned. Of two claims the one of the later generation
     counts (KIP-792)."""
+    confirmed = frozenset[str]() if protocol == COOPERATIVE else have_assignment
     taken = {(t, p) for parts in given.values() for t, ps in parts.items() for p in ps}
     parsed = [(m.member_id, subscription(m.metadata(protocol))) for m in group.members.values()]
-    claims = [
-        (member_id, s) for member_id, s in parsed if s is not None and s.owned and member_id not in have_assignment
-    ]
+    claims = [(member_id, s) for member_id, s in parsed if s is not None and s.owned and member_id not in confirmed]
     for member_id, s in sorted(claims, key=lambda claim: -claim[1].generation):
         held = {t: set(ps) for t, ps in given[member_id].items()}
         for name, partitions in s.owned.items():
