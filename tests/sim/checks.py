@@ -89,6 +89,8 @@ class Checks:
         """The highest epoch that the log has had of a member."""
         self._removed: dict[MemberKey, tuple[int, Writer]] = {}
         """When a member was removed, and by whom."""
+        self._removed_kind: dict[MemberKey, str] = {}
+        """The kind of that tombstone."""
         self._changed: dict[str, tuple[int, Writer]] = {}
         """When the log has last had a record of a group, and of whom."""
         self._back: dict[MemberKey, int] = {}
@@ -124,13 +126,13 @@ class Checks:
         self._changed[record.group_id] = when
         key = (record.group_id, record.sub_id)
         if isinstance(record, MemberRecord | ClassicMemberRecord):
-            removed, _ = self._removed.pop(key, when)
-            if removed < when[0]:  # else the group becomes one of another kind
+            self._removed.pop(key, None)
+            if self._removed_kind.pop(key, None) == record.kind:  # else the group becomes one of another kind
                 self._back[key] = when[0]
         elif isinstance(record, CurrentRecord):
             self._reached[key] = max(record.member_epoch, self._reached.get(key, 0))
         elif isinstance(record, Tombstone) and record.kind in MEMBERS:
-            self._removed[key] = when
+            self._removed[key], self._removed_kind[key] = when, record.kind
 
     def _batch_written(self) -> None:
         """A complete batch is in the log: half of one counts for nobody."""
