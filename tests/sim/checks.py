@@ -245,9 +245,7 @@ class Checks:
         """Live state and the fold of the log are one."""
         assert owner.shard is not None
         for group_id in GROUPS:
-            if self.world.partition_of(group_id) != owner.partition:
-                continue
-            if group_id in owner.loader.queue.left or group_id in owner.loader.unreadable:
+            if group_id in owner.loader.queue.left or self.world.partition_of(group_id) != owner.partition:
                 continue
             live, folded = owner.shard.groups.get(group_id), self.group(group_id)
             if (live is None) != (folded is None):
