@@ -1,4 +1,4 @@
-"""Kafka's own request tests of group coordination, out of its test jar, with a sidecar in front of the broker.
+"""Kafka's own tests of group coordination, out of its test jars, with a sidecar in front of each broker.
 
 Those that fail are in differences.toml, each with its reason."""
 
