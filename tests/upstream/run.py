@@ -67,15 +67,11 @@ REQUESTS = (
 )
 """Those that need nothing but a group coordinator."""
 CLIENTS = (
-    "ConsumerBounceTest",
-    "ConsumerIntegrationTest",
-    "PlaintextConsumerAssignTest",
     "PlaintextConsumerCallbackTest",
     "PlaintextConsumerCloseTest",
     "PlaintextConsumerCommitTest",
     "PlaintextConsumerPollTest",
     "PlaintextConsumerSubscriptionTest",
-    "PlaintextConsumerTest",
     "ShareConsumerTest",
 )
 STREAMS = (
