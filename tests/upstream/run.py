@@ -4,6 +4,7 @@
 
 These classes start clusters in their JVM. A class of ours stands before Kafka's on the classpath: brokers listen at
 another loopback address, and their sidecars on localhost, at the same ports. With `--direct` brokers listen there.
+A broker has one listener for everything, so what brokers send to each other passes through the sidecars, too.
 """
 
 from __future__ import annotations
