@@ -4,8 +4,7 @@ far as they concern managed groups.
 DescribeConfigs
 v0: the response shows whether a value is the default; Kafka 4 no longer has this version.
 v1: it has the source of a value, and its synonyms.
-v3: it adds the type of a value and its documentation (KIP-569).
-v4: it is flexible.
+v3: it adds the type of a value and its documentation (KIP-569). v4 is flexible.
 
 AlterConfigs: v2 is flexible. IncrementalAlterConfigs (KIP-339): v1 is flexible.
 ListConfigResources: v0 lists client metrics only; v1 takes the types of resources (KIP-1142).
@@ -54,11 +53,9 @@ TYPES = {"boolean": 1, "string": STRING, "int": 3, "list": 7}
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
 """Error codes of brokers that know no settings of groups."""
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
-NAMED_TWICE = "Each resource must appear at most once."
 GROUP_SINCE = 1
 """First version of ListConfigResources that lists more than client metrics."""
-Key = tuple[int, str]
-"""Type and name of a resource."""
+Key = tuple[int, str]  # type and name of a resource
 Altered = Sequence[ia.AlterConfigsResourceResponse | al.AlterConfigsResourceResponse]
 Errors = dict[Key, tuple[int, str | None]]
 
@@ -83,7 +80,8 @@ def incremental_alter_configs(call: Call) -> Handler:
     moves = yield from slices.chosen(req.resources, _moves)
     if not groups and not offload and not moves:
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
-    settings = yield from _in_force(groups)
+    here = yield from slices.chosen(req.resources, lambda r: _changes_here(call, r))
+    settings = yield from _in_force(r.resource_name for r in here)
     errors = yield from _alter(call, req.resources, req.validate_only, settings)
 
     def answer(r: ia.AlterConfigsResource) -> ia.AlterConfigsResourceResponse:
@@ -140,6 +138,12 @@ def _is_offload(r: ia.AlterConfigsResource) -> bool:
     return r.resource_type == cf.BROKER and any(c.name in cf.BROKER_OFFLOADS for c in r.configs)
 
 
+def _changes_here(call: Call, r: ia.AlterConfigsResource) -> bool:
+    """Returns whether a change of a managed group needs the coordinator. The broker's settings do not."""
+    ours = _ours(call, r.resource_type, r.resource_name)
+    return ours and any(_kept_here(call, c.name) or _is_move(r.resource_type, c.name) for c in r.configs)
+
+
 def _is_move(resource_type: int, name: str) -> bool:
     """Returns whether this setting decides which side coordinates a group. Only sidecars know such settings."""
     if resource_type == cf.GROUP:
@@ -164,8 +168,7 @@ def _in_force(groups: Iterable[str], even_if_none: bool = False) -> Generator[Wa
     wanted = tuple(dict.fromkeys(groups))
     if not wanted and not even_if_none:
         return SettingsReply()
-    reply = yield from coordinate(DescribeSettings("", wanted))
-    assert isinstance(reply, SettingsReply)
+    reply: SettingsReply = yield from coordinate(DescribeSettings("", wanted))
     return reply
 
 
@@ -189,9 +192,9 @@ def _alter(
     def divide(r: ia.AlterConfigsResource) -> None:
         key = (r.resource_type, r.resource_name)
         if key in duplicates:
-            errors[key] = (Code.INVALID_REQUEST, NAMED_TWICE)
+            errors[key] = (Code.INVALID_REQUEST, "Each resource must appear at most once.")
             return
-        if settings.code != Code.NONE and _ours(call, *key):
+        if settings.code != Code.NONE and (_ours(call, *key) if in_whole else _changes_here(call, r)):
             errors[key] = (settings.code, settings.message)
             return
         try:
@@ -240,8 +243,7 @@ def _settle(call: Call, changes: Mapping[Key, Change], validate_only: bool) -> G
     ours = tuple(SettingChange(*key, change.ours) for key, change in changes.items() if change.ours)
     if not ours:
         return {}
-    reply = yield from coordinate(AlterSettings("", ours, validate_only, who(call)))
-    assert isinstance(reply, AlterReply)
+    reply: AlterReply = yield from coordinate(AlterSettings("", ours, validate_only, who(call)))
     if reply.code != Code.NONE:
         return {(c.resource_type, c.name): (reply.code, reply.message) for c in ours}
     refused = {(c.resource_type, c.name): reply.refused.get(f"{c.resource_type}/{c.name}") for c in ours}

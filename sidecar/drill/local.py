@@ -55,6 +55,14 @@ def _uuid() -> str:
     return text
 
 
+def compiled() -> dict[str, str]:
+    """Returns the environment of a compiled sidecar, as an installed one is: compiling takes as long as the rest of a
+    start."""
+    if not sys.dont_write_bytecode:
+        return {}
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
+
+
 @dataclass
 class Broker:
     node_id: int
@@ -335,9 +343,7 @@ class LocalKafka:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
         if tree is not None:
             env = {**env, "PYTHONPATH": str(tree)}
-        if sys.dont_write_bytecode:  # an installed sidecar is compiled; compiling takes as long as the rest of a start
-            env = {**env, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
-        return Process(name, command, self.folder / f"{name}.log", env, cwd=tree, sock=sock).start()
+        return Process(name, command, self.folder / f"{name}.log", {**env, **compiled()}, cwd=tree, sock=sock).start()
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves its partitions, and all of them agree on the owners."""

@@ -59,7 +59,8 @@ def alter(
     *resources: ia.AlterConfigsResource, validate_only: bool = False, served: Collection[str] = (), **in_force: Any
 ) -> Play:
     """A request whose handler has got the settings in force."""
-    managed = tuple(dict.fromkeys(r.resource_name for r in resources if r.resource_name in ("g", "g2")))
+    here = [r for r in resources if r.resource_name in ("g", "g2") and any(c.name != SHARE for c in r.configs)]
+    managed = tuple(dict.fromkeys(r.resource_name for r in here))
     req = request(*resources, validate_only=validate_only)
     play = Play(
         Api.INCREMENTAL_ALTER_CONFIGS,
@@ -278,6 +279,18 @@ def test_without_a_coordinator_nothing_of_a_managed_group_is_changed_anywhere() 
     play.asks(request(group(), validate_only=True)).broker(response(denied)).reports_settings().answers(
         response(denied)
     )
+
+
+def test_the_brokers_settings_of_a_managed_group_are_changed_without_a_coordinator() -> None:
+    change_ = group((SHARE, SET, "earliest"))
+    play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(change_), 1)
+    play.asks(request(change_, validate_only=True)).broker(response(G_OK))
+    play.asks(request(change_)).broker(response(G_OK)).reports_settings().answers(response(G_OK))
+    ours, theirs = group((cf.SESSION, SET, "55000")), group((SHARE, SET, "earliest"), name="g2")
+    refused, g2_ok = (cf.GROUP, "g", GONE, TEXT[GONE]), (cf.GROUP, "g2", Code.NONE, None)
+    play = alter(ours, theirs, code=GONE, message=TEXT[GONE])
+    play.asks(request(theirs, group(), validate_only=True)).broker(response(g2_ok, G_OK))
+    play.asks(request(theirs)).broker(response(g2_ok)).reports_settings().answers(response(refused, g2_ok))
 
 
 def test_settings_of_a_group_of_others_go_to_the_broker() -> None:

@@ -144,10 +144,11 @@ the successor had its partitions after 53 s through the sidecars and after 48 s 
 
 ## Kafka's own tests
 
-`make night ARGS=tests/upstream` runs Kafka's request tests of group coordination with a sidecar in front of the broker
-of each test, unchanged, out of the test jar of 4.3.1 (Maven has none of 4.4.0). At the brokers alone all 160 pass:
-`python -m tests.upstream.run --direct`. [differences.toml](../../tests/upstream/differences.toml) lists those that fail
-behind a sidecar, with their rows of [differences.md](../reference/differences.md).
+`make night ARGS=tests/upstream` runs tests of Kafka with a sidecar in front of each broker, unchanged, out of the test
+jars of 4.3.1 (Maven has none of 4.4.0): the request tests of group coordination, and tests of Java's consumers, share
+consumers and Kafka Streams. `python -m tests.upstream.run --direct` runs them at the brokers alone.
+[differences.toml](../../tests/upstream/differences.toml) lists those that fail behind a sidecar, with their rows of
+[differences.md](../reference/differences.md).
 """
 
 
