@@ -126,8 +126,9 @@ class Checks:
         self._changed[record.group_id] = when
         key = (record.group_id, record.sub_id)
         if isinstance(record, MemberRecord | ClassicMemberRecord):
-            self._removed.pop(key, None)
-            if self._removed_kind.pop(key, None) == record.kind:  # else the group becomes one of another kind
+            removed, _ = self._removed.pop(key, when)
+            same_kind = self._removed_kind.pop(key, None) == record.kind
+            if removed < when[0] or same_kind:  # else the group becomes one of another kind
                 self._back[key] = when[0]
         elif isinstance(record, CurrentRecord):
             self._reached[key] = max(record.member_epoch, self._reached.get(key, 0))
