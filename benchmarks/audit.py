@@ -41,8 +41,8 @@ import duckdb
 from benchmarks.audit_data import Shape, dataset, load
 from benchmarks.audit_watch import Watched, watched
 from benchmarks.common import finish
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.tables.gold import GOLD
 from sidecar.drill.local import JVM_FAST, LocalKafka
 
 Figures = dict[str, Any]

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.audit_groups import Setting, Write, classic_group, consumer_group
 from sidecar.audit.lake.files import TableWriter, Target
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key
 from sidecar.core.vocabulary.placement import partition_for

@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from sidecar.audit.ask.runs import RUNS
-from sidecar.audit.columns import Column, Table, ddl
-from sidecar.audit.gold.columns import EARLIER
-from sidecar.audit.gold.tables import GOLD, INVARIANTS
-from sidecar.audit.layers import BRONZE, GONE, SILVER_TABLES
+from sidecar.audit.tables.columns import Column, Table, ddl
+from sidecar.audit.tables.gold import GOLD, INVARIANTS
+from sidecar.audit.tables.gold_columns import EARLIER
+from sidecar.audit.tables.layers import BRONZE, GONE, SILVER_TABLES
 
 PAGE = Path("docs/use/audit-tables.md")
 TIMES = ("ms", "time", "written_ms", "written_time")

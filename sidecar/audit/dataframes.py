@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.columns import TEXT, Table, ddl
 from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Database, Frame, computed, sql
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.ingest.tasks import enough
 from sidecar.audit.lake.files import typed
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source.bronze import fingerprints_of, headers_of
+from sidecar.audit.tables.columns import TEXT, Table, ddl
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.fold import EPOCH_DIGITS
 

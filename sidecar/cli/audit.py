@@ -288,8 +288,8 @@ def report(
     same as a trace for Perfetto.
     """
     from sidecar.audit.ask.query import at_one_batch
-    from sidecar.audit.gold.tables import GOLD
     from sidecar.audit.page import Period, build, view
+    from sidecar.audit.tables.gold import GOLD
 
     filled = _filled(lake)
     with _errors():
@@ -414,7 +414,7 @@ def _is_time(name: str) -> bool:
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
-    from sidecar.audit.ask.verdict import verdict
+    from sidecar.audit.run.verdict import verdict
 
     v = verdict(lake)
     if output is Output.TABLE:

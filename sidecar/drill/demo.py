@@ -20,10 +20,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.audit.ask.verdict import verdict as verdict_of
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page import Mark, build, view
+from sidecar.audit.run.verdict import verdict as verdict_of
+from sidecar.audit.tables.gold import GOLD
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
 from sidecar.drill.artifacts import ArtifactError, kafka_libs

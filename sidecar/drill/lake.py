@@ -10,8 +10,8 @@ from typing import Any
 
 from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.tables.gold import GOLD
 
 TIMEOUT_S = 600.0
 COMPLETE_CODES = (0, 1, 4)

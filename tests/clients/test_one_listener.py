@@ -393,7 +393,7 @@ def test_the_state_topic_is_compacted_and_describes_itself(kafka: LocalKafka) ->
 
 
 def test_the_audit_on_spark_agrees(kafka: LocalKafka, topic: str, tmp_path: Path) -> None:
-    from sidecar.audit.ask.verdict import verdict
+    from sidecar.audit.run.verdict import verdict
     from sidecar.drill.lake import audited, owned
 
     c = consume(kafka, "managed-audit", topic, 12, **{"group.protocol": "consumer", "client.id": "auditee"})

@@ -6,9 +6,9 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 
 from sidecar.audit.dataframes import SILVER, gold, silver, table
-from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.uri import open_source
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 
 spark = SparkSession.active()
 source = open_source(spark.conf.get("spark.group_state.uri"))

@@ -1,1 +1,1 @@
-"""Answers from a lake: questions, the verdict, and the lake's tables in other programs."""
+"""Questions to a lake, and its tables in other programs."""

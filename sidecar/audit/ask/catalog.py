@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sidecar.audit.ask.runs import runs
-from sidecar.audit.columns import Table
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import is_remote
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from sidecar.audit.ask.query import at_one_batch
-from sidecar.audit.columns import Table
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.files import FileInfo
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import is_remote
 from sidecar.audit.source.uri import opened
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.gold import GOLD
 
 NAMESPACE = "group_state"
 BATCH = "group-state-audit.batch"

@@ -20,13 +20,13 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from sidecar.audit.columns import Table
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.files import dataset
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.source.records import SplitPartition, rows_of
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 TABLES = {f"{t.layer}.{t.name}": t for t in (BRONZE, *SILVER_TABLES.values(), *GOLD.values())}
 TASK_BYTES = 32 << 20

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from sidecar.audit.ask.runs import RUNS, runs
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD, INVARIANTS, once
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.tables.gold import GOLD, INVARIANTS, once
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 MOMENTS = {
     name

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.audit.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
 from sidecar.audit.lake.files import duck_type, no_rows
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import is_remote, read_json
-from sidecar.audit.layers import BRONZE
+from sidecar.audit.tables.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
+from sidecar.audit.tables.layers import BRONZE
 
 READ = record(state_partition=INT, from_offset=LONG, until_offset=LONG)
 RUNS = Table(

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
-from sidecar.audit.columns import Table
 from sidecar.audit.decode.arrow import arrow_of, dig, mapped
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.nodes import LONG, Unfit, number
 from sidecar.audit.decode.rows import EMBEDDED, FIELD_OF, headers_rows, value_row
-from sidecar.audit.layers import CORRUPT, FROM_KEY, PATHS, SILVER
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, PATHS, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published

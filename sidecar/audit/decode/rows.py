@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.columns import many
 from sidecar.audit.decode.arrow import TOPIC_ID_BYTES, shown_id
-from sidecar.audit.layers import HEAD, PATHS, RENAMED
+from sidecar.audit.tables.columns import many
+from sidecar.audit.tables.layers import HEAD, PATHS, RENAMED
 from sidecar.core.classic.embedded import assigned, whole_subscription
 
 FIELD_OF = {column: field for field, column in RENAMED.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
-from sidecar.audit.layers import NAMED, OWNED, PLACES
+from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
+from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
 CARRIED_VERSION = 6
 """Rises when these tables change, or what is in them."""

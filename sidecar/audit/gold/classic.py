@@ -15,7 +15,7 @@ from sidecar.audit.gold.frames import Frame, computed, pack, sql
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
 from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake.files import duck_type
-from sidecar.audit.layers import NAMED
+from sidecar.audit.tables.layers import NAMED
 
 PENDING = duck_type(NAMED)
 GROUP = "state_partition, group_id"

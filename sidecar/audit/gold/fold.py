@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from sidecar.audit.columns import Table
 from sidecar.audit.gold import births, coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
@@ -21,8 +20,9 @@ from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, 
 from sidecar.audit.gold.shares import NO_MEMBER
 from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
 from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
-from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.layers import ROLES, SILVER_TABLES
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
 
 Frames = Mapping[str, Frame]
 REVISED = {

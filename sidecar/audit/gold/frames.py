@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from sidecar.audit.columns import Table
 from sidecar.audit.lake.files import duck_type, in_duckdb, no_rows
+from sidecar.audit.tables.columns import Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

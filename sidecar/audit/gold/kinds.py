@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sidecar.audit.gold.frames import Frame, sql
-from sidecar.audit.layers import ROLES
+from sidecar.audit.tables.layers import ROLES
 
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
 CLASSIC, CONSUMER, SHARE, STREAMS, PROCESS = "classic", "consumer", "share", "streams", "process"

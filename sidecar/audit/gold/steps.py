@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sidecar.audit.gold.frames import Database, Frame, computed, pack, sql
-from sidecar.audit.layers import FROM_KEY, SILVER
+from sidecar.audit.tables.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
@@ -167,7 +167,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
 
 
 def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) -> Frame:
-    """Returns the stretches in which state partitions are whole (tables.py): from `whole_from` until before `until`.
+    """Returns the stretches in which state partitions are whole (tables/gold.py), from `whole_from` to before `until`.
     `records`: from `revisions`; `read`: from `read`; `before`: the last stretch of each so far; `cuts`: from `cuts`."""
     marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
     if cuts is not None:

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sidecar.audit.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold, fold_groups, fold_partitions, fold_places
 from sidecar.audit.gold.frames import Database, database, shape
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.files import TableWriter, Target, reports, typed
-from sidecar.audit.layers import SILVER_TABLES
+from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import SILVER_TABLES
 
 ROWS_PER_TASK = 500_000
 FEWEST_ROWS = 20_000

@@ -24,11 +24,11 @@ from sidecar.audit.ingest.same_topic import why_other_topic
 from sidecar.audit.ingest.tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
 from sidecar.audit.lake.files import FileInfo, Target, reported
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.spark_tasks import even, numbered, parallelism
 from sidecar.audit.lake.storage import folder_at, put_json, read_json
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
-from sidecar.audit.run.spark_tasks import even, numbered, parallelism
 from sidecar.audit.source.kafka import RECORDS_PER_TASK
 from sidecar.audit.source.uri import Source, open_source
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.uri import Split, opened, with_folders
+from sidecar.audit.tables.layers import BRONZE
 
 READ_AT_ONCE = 65_536
 DECODED_AT_ONCE = 16_384

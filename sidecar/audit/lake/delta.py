@@ -18,9 +18,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterP
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from sidecar.audit.columns import Table
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
 from sidecar.audit.lake.storage import Folder, ObjectFolder
+from sidecar.audit.tables.columns import Table
 
 APP = "group-state-audit"
 """In Delta's log each batch is a transaction of this application, with its number as version."""

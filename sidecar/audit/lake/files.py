@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from sidecar.audit.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
 from sidecar.audit.lake.storage import file_system, is_remote
+from sidecar.audit.tables.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

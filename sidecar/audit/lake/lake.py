@@ -2,7 +2,7 @@
 
     lake.json                            format, and which incarnation of the topic is read by default
     bronze/records/day=…/state_partition=…/…
-    silver/current/…, silver/members/…   (layers.py)
+    silver/current/…, silver/members/…   (tables/layers.py)
     gold/…
     _batches/00000003.ATTEMPT.json       what an attempt at batch 3 has read, written before bronze is committed
     _batches/00000003.json               that batch 3 is done: offsets, counts
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from sidecar.audit.columns import Table
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import DeltaTables
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json
+from sidecar.audit.tables.columns import Table
 
 if TYPE_CHECKING:
     from datetime import date
@@ -161,7 +161,7 @@ class Lake:
 
     def partitions_of(self, group: str) -> set[str]:
         """The state partition that has the group, by gold's `coverage`; none if that does not know the group."""
-        from sidecar.audit.gold.tables import GOLD
+        from sidecar.audit.tables.gold import GOLD
 
         where = ds.field("group_id") == group
         partitions = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sidecar.audit.columns import BYTES, TIME
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page.pack import Rows, rows
 from sidecar.audit.page.period import Period, within
+from sidecar.audit.tables.columns import BYTES, TIME
+from sidecar.audit.tables.gold import GOLD
 
 
 @dataclass(frozen=True)

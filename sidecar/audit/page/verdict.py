@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sidecar.audit.ask.completeness import COLUMNS, Completeness, combined, completeness, reasons
+from sidecar.audit.gold.completeness import COLUMNS, Completeness, combined, completeness, reasons
 from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
 from sidecar.audit.page.period import Period, stamp

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from sidecar.audit.ask.verdict import Verdict, verdict
 from sidecar.audit.errors import AuditError, NoTopic, Refused, number
 from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.run.pipeline import audit, to_date
+from sidecar.audit.run.verdict import Verdict, verdict
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import Lag, lags
 from sidecar.audit.source.uri import open_source

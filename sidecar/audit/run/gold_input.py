@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest.batch import recorded
 from sidecar.audit.lake.files import FileInfo, batch_of
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import read_json
-from sidecar.audit.layers import SILVER_TABLES
 from sidecar.audit.source.ranges import Ranges
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import SILVER_TABLES
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import RETENTION_HOURS, Lake
 from sidecar.audit.lake.storage import put_json, read_json
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 TABLES = (BRONZE, *SILVER_TABLES.values(), *GOLD.values())
 FULL_BYTES = 64 << 20

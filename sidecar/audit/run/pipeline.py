@@ -17,16 +17,16 @@ from deltalake.exceptions import CommitFailedError
 
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest.batch import ingest, recorded, waiting
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.files import FileInfo, Target, reported
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.spark_tasks import falling, numbered, parallelism
 from sidecar.audit.lake.storage import Folder, put_json, read_json, remove_all
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run.gold_input import GoldInput, check_rebuildable, gold_input
-from sidecar.audit.run.spark_tasks import falling, numbered, parallelism
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

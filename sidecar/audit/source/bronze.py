@@ -12,8 +12,8 @@ from sidecar.audit.decode.arrow import arrow_of, mapped
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.decoder import BODY_AT, times
 from sidecar.audit.decode.nodes import LONG, Unfit, offsets_of
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.dump import TIME_TYPES
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.state.keys import decode_key
 from sidecar.state.schema import MARK, StateError
 

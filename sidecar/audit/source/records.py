@@ -31,11 +31,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from sidecar.audit.errors import AuditError, number
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.ranges import Ranges, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for
 
 if TYPE_CHECKING:

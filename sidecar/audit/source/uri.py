@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.source.bronze import bronze_batch, conform
 from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
 from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
+from sidecar.audit.tables.layers import BRONZE
 
 
 class Split(Protocol):

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.audit.columns import Table
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Frame, database
-from sidecar.audit.layers import SILVER_TABLES
+from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.layers import SILVER_TABLES
 from tests.audit.gold.replay import Row
 from tests.audit.gold.rows import by_table
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sidecar.audit.layers import FROM_KEY, ROLES, SILVER, SILVER_TABLES
+from sidecar.audit.tables.layers import FROM_KEY, ROLES, SILVER, SILVER_TABLES
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.runtime.effects import Effects

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import database
-from sidecar.audit.layers import SILVER
+from sidecar.audit.tables.layers import SILVER
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Record, single
 from sidecar.state.codec import Stamp, StateCodec

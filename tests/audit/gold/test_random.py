@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sidecar.audit.gold.tables import GOLD, INVARIANTS
+from sidecar.audit.tables.gold import GOLD, INVARIANTS
 from tests.audit.gold.harness import Tables, as_set, differences, gold, rows_of, some_cuts
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import compacted, share_and_streams, simulated, spaced

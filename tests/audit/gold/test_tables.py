@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from sidecar.audit.ask.query import OWNERSHIP
-from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.tables.gold import GOLD
 from tests.audit.gold.harness import Tables, differences, gold, rows_of
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log

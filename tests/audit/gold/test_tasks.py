@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.gold.tasks import ALL, BETWEEN, GROUPS, PARTITIONS, PLACES, Unit, Work, gold_of_units, planned
 from sidecar.audit.lake.files import Target
-from sidecar.audit.layers import SILVER_TABLES
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import SILVER_TABLES
 from tests.audit.gold.harness import Tables, as_set, gold, rows_of, some_cuts, untimed
 from tests.audit.gold.replay import Row
 from tests.audit.gold.rows import by_table, simulated

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from sidecar.audit.gold.tables import GOLD
-from sidecar.audit.layers import ROLES
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import ROLES
 from tests.audit.gold.harness import as_set, differences, gold, some_cuts
 from tests.audit.gold.replay import replay
 from tests.audit.gold.rows import Log

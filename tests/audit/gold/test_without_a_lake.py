@@ -16,10 +16,10 @@ from sidecar.audit.ask.query import OWNERSHIP
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import database
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.history.fold import Interval
 from sidecar.audit.history.group_history import History, history
 from sidecar.audit.history.topic import Raw, RecordsRead
+from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.history import _at
 from sidecar.core.runtime.records import Record, Tombstone, key_of, single
 from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberState

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from sidecar.audit.ask.catalog import LAYERS, register
 from sidecar.audit.ask.lake_tables import COMPARED, GroupStateLake
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run.pipeline import audit
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.cli.main import app
 from tests.audit.lake.test_pipeline import dump, played
 from tests.audit.lake.without_spark import SPARK, run_here

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import verdict
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.page import view
 from sidecar.audit.run import pipeline
+from sidecar.audit.run.verdict import verdict
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
 from sidecar.state.keys import decode_key

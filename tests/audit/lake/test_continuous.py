@@ -19,8 +19,8 @@ import pytest
 from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest.batch import ingest, last_batch
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.spark_tasks import numbered
 from sidecar.audit.run.continuous import OLDEST, Continuous, Metrics
-from sidecar.audit.run.spark_tasks import numbered
 from sidecar.audit.source.lag import Lag
 from sidecar.audit.source.uri import dump
 from sidecar.drill.processes import wait_until

@@ -14,12 +14,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from sidecar.audit.dataframes import CLAIMED, SILVER, gold, silver, table
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import SILVER_TABLES
 from sidecar.audit.run.pipeline import audit
 from sidecar.audit.source.records import records
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import SILVER_TABLES
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.keys import encode_key
 from tests.audit.lake.making import bronze, log

@@ -11,10 +11,10 @@ import pyarrow.dataset as ds
 import pytest
 import yaml
 
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import SILVER_TABLES
 from sidecar.audit.run.pipeline import audit
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import SILVER_TABLES
 from tests.audit.lake.test_pipeline import dump, played
 from tests.audit.lake.without_spark import SPARK, run_here
 

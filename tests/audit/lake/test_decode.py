@@ -16,8 +16,8 @@ from sidecar.audit.decode import columns as decode_columns
 from sidecar.audit.decode import decoder as decode
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.decode.rows import value_row
-from sidecar.audit.layers import CORRUPT, SILVER, SILVER_TABLES
 from sidecar.audit.source.bronze import keys_of
+from sidecar.audit.tables.layers import CORRUPT, SILVER, SILVER_TABLES
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberState
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key, encode_key

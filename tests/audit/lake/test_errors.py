@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError, Misused
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run import pipeline
 from sidecar.audit.source.uri import dump, open_source
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze

@@ -12,10 +12,10 @@ import pytest
 from sidecar.audit.ask import iceberg
 from sidecar.audit.ask.iceberg import BATCH, publish
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.run.pipeline import audit
+from sidecar.audit.tables.gold import GOLD
 from tests.audit.lake.test_pipeline import dump, gold_of, played
 from tests.audit.lake.without_spark import SPARK
 

@@ -17,13 +17,13 @@ from pyspark.sql.types import StructType
 from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest.batch import ingest
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.run.continuous import Metrics
 from sidecar.audit.run.pipeline import audit, make_gold
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import lags
 from sidecar.audit.source.records import RecordsReader, SplitPartition, records
 from sidecar.audit.source.uri import dump, open_source
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Encoded
 from sidecar.state.keys import decode_key

@@ -21,16 +21,16 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.ingest.batch import ingest
 from sidecar.audit.lake import delta as lake_delta
 from sidecar.audit.lake.files import TableWriter, batch_name
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from tests.audit.lake.conftest import rows
 from tests.audit.lake.making import bronze, log
 from tests.audit.lake.test_pipeline import gold_of, played

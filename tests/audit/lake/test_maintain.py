@@ -19,20 +19,20 @@ from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import Verdict, verdict
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake import delta as lake_delta
 from sidecar.audit.lake import storage as lake_storage
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import Folder
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run import maintain as maintains
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.continuous import Continuous
 from sidecar.audit.run.maintain import TABLES, maintain
+from sidecar.audit.run.verdict import Verdict, verdict
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import Died, Steps, contents

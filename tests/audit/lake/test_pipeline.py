@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import verdict
-from sidecar.audit.gold.tables import GOLD, INVARIANTS
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit, make_gold, to_do
+from sidecar.audit.run.verdict import verdict
+from sidecar.audit.tables.gold import GOLD, INVARIANTS
 from sidecar.cli.main import app
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.classic.embedded import assigned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 
-from sidecar.audit.run.spark_tasks import even, falling
+from sidecar.audit.lake.spark_tasks import even, falling
 
 
 def test_each_number_is_in_one_share() -> None:

@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import verdict
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.ingest.batch import ingest
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE, SILVER_TABLES
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
+from sidecar.audit.run.verdict import verdict
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
 from tests.audit.lake.making import bronze, log

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.errors import AuditError
-from sidecar.audit.gold.tables import INVARIANTS
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run.pipeline import audit, to_do
+from sidecar.audit.run.verdict import verdict
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.gold import INVARIANTS
+from sidecar.audit.tables.layers import BRONZE
 from tests.audit.lake.making import bronze
 from tests.audit.lake.test_killed import contents
 from tests.audit.lake.test_pipeline import gold_of, played

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sidecar.audit.ask import query
-from sidecar.audit.ask.verdict import verdict
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.run.pipeline import audit
+from sidecar.audit.run.verdict import verdict
+from sidecar.audit.tables.layers import BRONZE
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key, Record, Tombstone
 from sidecar.state.codec import SCHEMA, Encoded, Stamp, StateCodec

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.audit.columns import FLAG, INT, LONG
-from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.tables.columns import FLAG, INT, LONG
+from sidecar.audit.tables.gold import GOLD
 
 BEGIN = 1_763_856_000_000
 """2025-11-23 00:00 UTC."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.audit.gold.tables import GOLD
 from sidecar.audit.page import build, view
+from sidecar.audit.tables.gold import GOLD
 from tests.audit.gold.harness import gold, rows_of
 from tests.audit.gold.rows import Log
 from tests.audit.page.looking import NEEDS_BROWSER, Open, group

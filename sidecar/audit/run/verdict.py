@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from sidecar.audit.ask.completeness import Completeness, combined, completeness, reasons
-from sidecar.audit.gold.tables import GOLD
+from sidecar.audit.gold.completeness import Completeness, combined, completeness, reasons
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.layers import BRONZE
 from sidecar.audit.moments import shown
+from sidecar.audit.tables.gold import GOLD
+from sidecar.audit.tables.layers import BRONZE
 
 PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
 """Fields of `Completeness` whose name in a verdict's row is another one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.audit.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
+from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
 
 OPEN = Column("open", FLAG, "It has not ended, or may change yet; a later batch replaces the row.")
 GROUP = (

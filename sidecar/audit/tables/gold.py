@@ -22,8 +22,8 @@ Times that end in `ms` are Unix ms. `written` is the writer's clock, the others 
 
 from __future__ import annotations
 
-from sidecar.audit.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many
-from sidecar.audit.gold.columns import (
+from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many
+from sidecar.audit.tables.gold_columns import (
     EPOCHS,
     GRADE,
     GROUP,
@@ -37,7 +37,7 @@ from sidecar.audit.gold.columns import (
     at,
     gold_table,
 )
-from sidecar.audit.layers import CORRUPT as SILVER_CORRUPT
+from sidecar.audit.tables.layers import CORRUPT as SILVER_CORRUPT
 
 PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
 OFFSET_KEY = ("state_partition", "offset")

@@ -1,4 +1,4 @@
-"""The tables of bronze and silver: the topic's records as bytes, and decoded by kind. Gold: gold/tables.py.
+"""The tables of bronze and silver: the topic's records as bytes, and decoded by kind. Gold: gold.py.
 
 Bronze is the topic itself. Partition and offset identify a record, so writing it twice changes nothing. All other
 tables can be made from bronze again. Silver has a table for each kind of record, with the fields of the newest schema
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sidecar.audit.columns import (
+from sidecar.audit.tables.columns import (
     BYTES,
     DATE,
     FLAG,

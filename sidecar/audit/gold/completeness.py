@@ -1,7 +1,7 @@
 """Completeness of the history: one rule for the command, the page and the metrics.
 
 A state partition's history is complete if it was read from its first offset on, nothing was lost, no revision is
-missing, and it is whole (gold/tables.py). A committed transaction takes one offset without a record. More such offsets
+missing, and it is whole (tables/gold.py). A committed transaction takes one offset without a record. More such offsets
 in a row come from an aborted transaction or from removed records. The log does not show which, so that history does not
 count as complete.
 """

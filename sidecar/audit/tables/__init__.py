@@ -1,0 +1,1 @@
+"""The tables of bronze, silver and gold: columns, types and meanings."""
