@@ -134,3 +134,14 @@ def test_nobody_is_given_back_time_of_before_the_takeover() -> None:
     assert end is not None
     s.wake_for(200)
     assert (s.session_end() or 0) <= began + SESSION_MS + 200
+
+
+def test_a_request_that_waited_for_a_lease_is_handled_before_a_newer_one() -> None:
+    """A member that gave up waiting asks again. Its first request is a join, which would take from it what the second
+    has brought: a partition with two owners."""
+    s = Owner(hold_ms=3_000)
+    s.service.lease.lost()
+    assert s.ask(1, beat(s.client)) is None
+    s.service.lease.extended(10**9)
+    s.ask(2, beat(s.client))
+    assert list(s.replies) == [1, 2]

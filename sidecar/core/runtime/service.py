@@ -118,6 +118,8 @@ class Service:
         else:
             owner = self.owner_of(event.group_id)
             if owner.lease.valid(now):
+                if self._unproved:  # an older request of the same member must not come after this one
+                    self._go_on_proved(now)
                 owner.request(token, event, now)
             elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
                 refuse(self.out, token, event, Code.NOT_COORDINATOR)
