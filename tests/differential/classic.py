@@ -13,6 +13,7 @@ import random
 from collections.abc import Awaitable
 from typing import Any
 
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
@@ -164,6 +165,8 @@ class ClassicSide:
         self.labels: dict[str, str] = {}
         self.newest: dict[str, int] = {}
         """The last of a member's joins that was answered."""
+        self.has_offsets = False
+        """A commit without membership has come, which makes a group at Kafka."""
         self.answers: dict[int, object] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -192,10 +195,13 @@ class ClassicSide:
         return await self.pool.request(module, name, req, version)
 
     def intended_difference(self, n: int, theirs: ClassicSide) -> str:
-        """Returns why the answers to this request differ on purpose: in a join phase OffsetDelete goes by the
-        subscriptions that have come so far, in Kafka by the last generation (docs/reference/differences.md)."""
+        """Returns why the answers to this request differ on purpose (docs/reference/differences.md): in a join phase
+        OffsetDelete goes by the subscriptions that have come so far, in Kafka by the last generation; and only the
+        broker knows a group that has nothing but offsets."""
         kept, deleted = (0, [(0, SUBSCRIBED)]), (0, [(0, 0)])
         both = self.answers[n], theirs.answers[n]
+        if self.has_offsets and both == ([(0, Code.ILLEGAL_GENERATION)], [(0, Code.UNKNOWN_MEMBER_ID)]):
+            return "a commit to a group of offsets"
         return "OffsetDelete in a join phase" if both in ((kept, deleted), (deleted, kept)) else ""
 
     # ---- members --------------------------------------------------------------------------------------------
@@ -295,6 +301,7 @@ class ClassicSide:
             generation = self.generations.get(member, 3) + by
             req = oc.OffsetCommitRequest(self.group, generation, self.ids.get(member, "m"), instance, topics=[topic])
         res = await self.ask(oc, "OffsetCommit", req, version)
+        self.has_offsets = self.has_offsets or by is None
         return [(p.partition_index, commit_code(p.error_code)) for t in res.topics for p in t.partitions]
 
     async def do_fetch(self, member: str) -> object:
