@@ -14,7 +14,7 @@ must be ordered again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -192,17 +192,20 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
     return [i for i, _ in results]
 
 
-async def listed(cluster: Cluster) -> dict[str, str]:
-    """Returns the state of each group of the cluster. Raises ConnectionLost, TimeoutError, WireError."""
+async def listed(cluster: Cluster) -> set[str]:
+    """Returns the ids of all groups. Raises ConnectionLost, TimeoutError, WireError."""
     import asyncio
 
-    from sidecar.kafka.group_lists import ListedGroup, groups_at
+    from sidecar.kafka.group_lists import groups_at
 
-    async def at(node_id: int) -> dict[str, ListedGroup]:
+    async def at(node_id: int) -> Collection[str]:
         return await groups_at(await cluster.node(node_id), ANSWER_S)
 
     brokers = (await cluster.refresh([])).brokers
-    return {g: row.state for rows in await asyncio.gather(*map(at, brokers)) for g, row in rows.items()}
+    return {g for ids in await asyncio.gather(*map(at, brokers)) for g in ids}
+
+
+EMPTY = "Empty"
 
 
 # ---- the way to the sidecars --------------------------------------------------------------------------------------
@@ -297,20 +300,25 @@ class _GroupAdmin:
         self._kafka = self.client.admin(self.bootstrap, cf.CLI_CLIENT)
 
     def has_no_members(self) -> bool:
-        """Whether the group has no members, wherever it is. False, if a broker does not answer."""
-        states = self._states()
-        return states is not None and states.get(self.group, "Empty") == "Empty"
+        """Whether the group has no members, by the list of its coordinator: librdkafka describes no share or streams
+        group. False, if the coordinator does not answer."""
+        from sidecar.kafka.group_lists import groups_at
+
+        async def state(cluster: Cluster) -> str:
+            groups = await groups_at(await cluster.coordinator(self.group, 0), ANSWER_S)
+            return groups[self.group].state if self.group in groups else EMPTY
+
+        try:
+            return bool(self.client.ask(self.bootstrap, cf.CLI_CLIENT, state) == EMPTY)
+        except Failed:
+            return False
 
     def is_nowhere(self) -> bool:
         """Whether no broker and no sidecar lists the group. False, if one does not answer."""
-        states = self._states()
-        return states is not None and self.group not in states
-
-    def _states(self) -> dict[str, str] | None:
         try:
-            return self.client.ask(self.bootstrap, cf.CLI_CLIENT, listed)
+            return self.group not in self.client.ask(self.bootstrap, cf.CLI_CLIENT, listed)
         except Failed:
-            return None
+            return False
 
     def _result(self, futures: Mapping[Any, Any]) -> Any:
         from confluent_kafka import KafkaException

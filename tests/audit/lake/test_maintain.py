@@ -286,7 +286,7 @@ def test_a_stream_that_finds_nothing_new_maintains_nothing(
 ) -> None:
     done, seen = list[int](), list[float | None]()
     lake = copied(filled, tmp_path / "lake")
-    monkeypatch.setattr("sidecar.audit.continuous.maintain", lambda lake: done.append(lake.last_batch()))
+    monkeypatch.setattr("sidecar.audit.run.continuous.maintain", lambda lake: done.append(lake.last_batch()))
     while pipeline.to_do(f"file://{source}/all.jsonl", lake):
         batches(lake, source, lake.last_batch() + 2, 300)
     end, wanted = lake.last_batch(), verdict(lake)
@@ -314,7 +314,7 @@ def test_a_batch_reads_only_the_last_records_of_those_before(
         read.append(path.name)
         return real(path)
 
-    for where in ("lake", "ingest"):
+    for where in ("lake.lake", "ingest.batch"):
         monkeypatch.setattr(f"sidecar.audit.{where}.read_json", counted)
     batches(lake, source, BATCHES + 1)
     verdict(lake)
