@@ -101,7 +101,8 @@ def test_no_records_give_no_rows(source: str, spark: SparkSession) -> None:
 
 @pytest.mark.tier("all")  # a server and a process of its own
 def test_on_spark_connect(source: str, lake: Lake, tmp_path: Path) -> None:
-    env = {**os.environ, "SPARK_REMOTE": "local[2]", "SPARK_LOCAL_IP": "127.0.0.1"}
+    # SPARK_TESTING: the server takes a free port, and not 15002, which another test's broker may have.
+    env = {**os.environ, "SPARK_REMOTE": "local[2]", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_TESTING": "1"}
     command = [sys.executable, "-m", "tests.audit.lake.connected", source, str(tmp_path)]
     subprocess.run(command, env=env, timeout=600, check=True, stdout=subprocess.DEVNULL)
     assert gold_of(Lake.at(tmp_path / "lake")) == gold_of(lake)
