@@ -233,7 +233,7 @@ class Dispatcher:
         try:
             frame = await other_brokers.ask(self._cluster, want, run.client.number % self._settings.commit_lanes)
         except NO_ANSWER as exc:
-            # It is unknown whether the broker did it: the client must see a broken connection, as from a broker.
+            # Whether the broker did it is unknown: the client must see a broken connection, as from a broker.
             self.channel.give_up(run)
             run.session.close("broker_closed", str(exc) or "timed out")
         else:

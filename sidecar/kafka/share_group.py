@@ -76,11 +76,17 @@ async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s
         raise ConnectionLost(f"ShareGroupHeartbeat: {name_of(code)}")
 
 
+async def _described(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[sd.DescribedGroup]:
+    req = sd.ShareGroupDescribeRequest(list(groups))
+    res: sd.ShareGroupDescribeResponse = await conn.request(
+        sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE
+    )
+    return res.groups
+
+
 async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:
     """Returns the partitions of all members of the broker's group: a broker assigns initialised ones, and no others."""
-    req = sd.ShareGroupDescribeRequest([group_id])
-    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
-    (group,) = res.groups
+    (group,) = await _described(conn, [group_id], timeout_s)
     if group.error_code != Code.NONE:
         raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
     members = frozenset(m.member_id for m in group.members)
@@ -94,9 +100,7 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
 
 async def placeholders(conn: BrokerConnection, group_id: str, timeout_s: float) -> list[str]:
     """Returns the member ids of all placeholders in the broker's group."""
-    req = sd.ShareGroupDescribeRequest([group_id])
-    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
-    (group,) = res.groups
+    (group,) = await _described(conn, [group_id], timeout_s)
     if group.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
         raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
     return [m.member_id for m in group.members if is_placeholder(m.member_id)]
@@ -104,9 +108,7 @@ async def placeholders(conn: BrokerConnection, group_id: str, timeout_s: float) 
 
 async def unknown(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[str]:
     """Returns the groups that are no share groups at this broker."""
-    req = sd.ShareGroupDescribeRequest(list(groups))
-    res = await conn.request(sd, "ShareGroupDescribe", req, timeout_s=timeout_s, low=STABLE_SINCE)
-    return [g.group_id for g in res.groups if g.error_code == Code.GROUP_ID_NOT_FOUND]
+    return [g.group_id for g in await _described(conn, groups, timeout_s) if g.error_code == Code.GROUP_ID_NOT_FOUND]
 
 
 async def initialised(conn: BrokerConnection, group_id: str, timeout_s: float) -> Initialised:

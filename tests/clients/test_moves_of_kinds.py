@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -26,16 +27,21 @@ RECORDS = 1_000
 ALL_KINDS = {**STREAMING, **ENV, "SIDECAR_GROUPS__KINDS": '["classic", "consumer", "share", "streams"]'}
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+def running(folder: Path, brokers: int) -> Iterator[LocalKafka]:
+    """Yields a cluster whose sidecars coordinate groups of all kinds."""
     STREAMS.build()  # fetches the jars
-    k = LocalKafka(tmp_path_factory.mktemp("moves-of-kinds"), brokers=1, sidecar_env=ALL_KINDS)
+    k = LocalKafka(folder, brokers=brokers, sidecar_env=ALL_KINDS)
     try:
         k.start()
         k.wait_ready()
         yield k
     finally:
         k.stop()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    yield from running(tmp_path_factory.mktemp("moves-of-kinds"), brokers=1)
 
 
 def moves(k: LocalKafka, verb: str, group: str) -> None:
@@ -119,14 +125,7 @@ def test_a_streams_group_there_and_back_under_live_members(kafka: LocalKafka) ->
 # ---- an owner that is killed in the middle ----------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    STREAMS.build()  # fetches the jars
-    k = LocalKafka(tmp_path_factory.mktemp("killed-moves-of-kinds"), brokers=2, sidecar_env=ALL_KINDS)
-    try:
-        k.start()
-        k.wait_ready()
-        yield k
-    finally:
-        k.stop()
+    yield from running(tmp_path_factory.mktemp("killed-moves-of-kinds"), brokers=2)
 
 
 @dataclass

@@ -66,7 +66,7 @@ REQUESTS = (
     "SyncGroupRequestTest",
     "TxnOffsetCommitRequestTest",
 )
-"""Those that need nothing but a group coordinator."""
+"""Request tests that need nothing but a group coordinator."""
 CLIENTS = (
     "PlaintextConsumerCallbackTest",
     "PlaintextConsumerCloseTest",
@@ -95,7 +95,7 @@ PACKAGES = {
 CLASSES = {name: package for package, names in PACKAGES.items() for name in names}
 """Name -> package."""
 PARAMETERS = re.compile(r"\(.*\)|\[1\]$")
-"""What JUnit adds to the name of a method. A second and later run with other parameters keeps its number."""
+"""The suffix that JUnit adds to the name of a method. A second and later run with other parameters keeps its number."""
 NESTED = "$WithAssignmentBatchingDisabledTest"
 """Some classes have one in them that runs the same tests with an assignment interval of 0."""
 OPTIONS = [

@@ -28,6 +28,7 @@ from sidecar.audit.lake.delta import DeltaTables
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json
 from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.gold import GOLD
 
 if TYPE_CHECKING:
     from datetime import date
@@ -161,8 +162,6 @@ class Lake:
 
     def partitions_of(self, group: str) -> set[str]:
         """The state partition that has the group, by gold's `coverage`; none if that does not know the group."""
-        from sidecar.audit.tables.gold import GOLD
-
         where = ds.field("group_id") == group
         partitions = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")
         return {str(p) for p in partitions.unique().to_pylist()}

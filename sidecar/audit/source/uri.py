@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.delta import delta_files
+from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch, conform
 from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
@@ -135,8 +137,6 @@ class CopySource:
         return str(self.folder) if is_remote(self.folder) else f"{self.scheme}://{self.folder}"
 
     def identity(self) -> str:
-        from sidecar.audit.lake.lake import Lake, is_lake
-
         return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
     def files(self) -> list[ParquetFile]:
@@ -147,22 +147,16 @@ class CopySource:
 
     def _partitions(self) -> set[str]:
         """Returns the state partitions of the groups; empty if they are not known."""
-        from sidecar.audit.lake.lake import Lake, is_lake
-
         if not self.groups or not is_lake(self.folder):
             return set()
         known = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
         return set().union(*known) if all(known) else set()
 
     def _all(self) -> list[ParquetFile]:
-        from sidecar.audit.lake.lake import Lake, is_lake
-
         if is_lake(self.folder):
             lake = Lake.at(self.folder)
             return [ParquetFile(f.path, dict(f.partition)) for f in lake.files(BRONZE)]
         if self.scheme == "delta":
-            from sidecar.audit.lake.delta import delta_files
-
             return [ParquetFile(f.path, dict(f.partition)) for f in delta_files(self.folder)]
         folder = Path(self.folder)
         paths = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
