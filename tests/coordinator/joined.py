@@ -31,7 +31,6 @@ def shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placeholders, "PAUSE_MAX_MS", 20)
     monkeypatch.setattr(placeholders, "TICK_S", 0.01)
     monkeypatch.setattr(lifecycle, "REBUILD_MS", 10)
-    monkeypatch.setattr(lifecycle, "FENCED_MS", 60_000)
 
 
 def identity(sidecar: EmbeddedSidecar, group: str = "g") -> PlaceholderGroup:

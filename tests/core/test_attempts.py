@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sidecar.core.runtime.commands import Claim, Fence, Stop, Void
-from sidecar.core.runtime.lifecycle import FENCED_MS, RETRY_MAX_MS, RETRY_MS
+from sidecar.core.runtime.lifecycle import REBUILD_MS, RETRY_MAX_MS, RETRY_MS
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.turn import Now
@@ -84,15 +84,36 @@ def test_pauses_between_attempts_grow_to_a_limit() -> None:
     assert pauses[:4] == [RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS, 8 * RETRY_MS]
 
 
-def test_whoever_was_shut_out_waits_for_the_word_who_owns_the_partition() -> None:
-    new_owner = NewOwner(written(g=2)[0]).take_over()
+@pytest.mark.parametrize("phase", [Phase.CLAIMING, Phase.REPLAYING, Phase.SERVING])
+def test_a_sidecar_that_was_shut_out_waits_until_its_map_is_confirmed(phase: Phase) -> None:
+    """An old map would have it shut out the partition's owner."""
+    new_owner = second_attempt(phase)
     new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
-    new_owner.at += FENCED_MS - 1
+    asked_before = new_owner.at - 1
+    new_owner.at += 10_000
+    new_owner.service.map_confirmed(asked_before)
     new_owner.service.wake(new_owner.now)
     phases = [new_owner.owner.phase]
-    new_owner.at += 1
+    new_owner.service.map_confirmed(new_owner.at)
     new_owner.service.wake(new_owner.now)
     assert [*phases, new_owner.owner.phase] == [Phase.PAUSING, Phase.FENCING]
+
+
+def test_a_confirmed_map_does_not_shorten_the_pause() -> None:
+    new_owner = NewOwner(written(g=2)[0]).take_over()
+    new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
+    new_owner.service.map_confirmed(new_owner.at)
+    new_owner.at += REBUILD_MS - 1
+    new_owner.service.wake(new_owner.now)
+    assert new_owner.owner.phase is Phase.PAUSING
+
+
+def test_a_new_assignment_needs_no_other_confirmation() -> None:
+    new_owner = NewOwner(written(g=2)[0]).take_over()
+    new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
+    new_owner.service.assigned([2], 2, {1, 2}, new_owner.now)
+    new_owner.service.assigned([1], 3, {1, 2}, new_owner.now)
+    assert new_owner.owner.phase is Phase.FENCING
 
 
 @pytest.mark.parametrize("how", ["a lost write", "a turn that broke", "another owner"])

@@ -351,6 +351,7 @@ class EmbeddedSidecar:
     def prove(self, lease_ms: int = LEASE_MS) -> None:
         """The brokers have answered as to a live member."""
         self.coordinator.lease_proved(lease_end(now(), lease_ms))
+        self.coordinator.map_confirmed(now())
 
     async def answered_until(self, true: Callable[[], bool]) -> None:
         """The brokers answer until it comes to that: fences are renewed only then."""

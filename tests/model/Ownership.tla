@@ -223,8 +223,9 @@ Failed(s) == /\ verdict[s] = "refused" /\ ~(Is("claim not checked") /\ phase[s] 
              /\ UNCHANGED <<group, known, lease, confirming, broker, clients, words>>
 
 \* sidecar/core/runtime/owner.py Owner.wake
-\* A pause is over: it takes the partition again, while it has a lease.
+\* A pause is over: it takes the partition again, while it has a lease, once the broker has confirmed its map.
 Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
+             /\ s \in joined /\ known[s] = "current"
              /\ phase' = [phase EXCEPT ![s] = "fencing"]
              /\ UNCHANGED <<group, known, holder, writer, leases, broker, clients, words>>
 

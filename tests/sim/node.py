@@ -188,6 +188,7 @@ class Node:
             self._generation = world.generation
             service.assigned(world.owners, world.generation, set(world.owners), now)
             self.run_commands()
+        service.map_confirmed(now.mono_ms)
         self.front.from_coordinator(Lease(until_ms))
 
     # ---- from the front -------------------------------------------------------------------------------------

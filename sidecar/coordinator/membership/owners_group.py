@@ -94,7 +94,7 @@ class OwnersGroup:
         self._warm = asyncio.Event()
         proof = (settings.group_id, settings.proof_topic, settings.proof_ms)
         self._lease_commits = LeaseCommits(cluster, *proof, self._live_member, self._lease.committed, log)
-        ports = HeartbeatPorts(self._live_member, self._rebalances, self._unknown)
+        ports = HeartbeatPorts(self._live_member, listener.map_confirmed, self._rebalances, self._unknown)
         heartbeats = OwnersHeartbeats(cluster, settings, self._lease, ports, log)
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
@@ -296,6 +296,7 @@ class OwnersGroup:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, assignment
         self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id))
+        self.listener.map_confirmed(sent)
         self._giving_up.assigned(before, self.assignment, self.member_id, self._info())
 
     # ---- peers --------------------------------------------------------------------------------------------

@@ -28,9 +28,11 @@ BRISK_FOR_S = 2.0
 @dataclass(frozen=True, slots=True)
 class HeartbeatPorts:
     """The heartbeats' calls. `member()`: the member id and generation, or None while there is no member;
+    `map_confirmed(asked)`: the broker, asked at that time, knew no newer generation;
     `rebalances()`: there is a rebalance, or another generation; `lost(why)`: the broker does not know the member."""
 
     member: Callable[[], tuple[str, int] | None]
+    map_confirmed: Callable[[Now], None]
     rebalances: Callable[[], None]
     lost: Callable[[str], None]
 
@@ -82,11 +84,11 @@ class OwnersHeartbeats:
         return member is not None and member[0] == member_id
 
     def _heartbeat_answered(self, code: int, sent: Now) -> None:
-        if code == Code.NONE:
+        if code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):  # in the generation that was sent
             self._lease.answered(sent)
-        elif code == Code.REBALANCE_IN_PROGRESS:
-            self._lease.answered(sent)
-            self._ports.rebalances()
+            self._ports.map_confirmed(sent)
+            if code == Code.REBALANCE_IN_PROGRESS:
+                self._ports.rebalances()
         elif code == Code.ILLEGAL_GENERATION:
             self._ports.rebalances()
         elif code in (Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID):

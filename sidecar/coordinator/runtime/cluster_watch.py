@@ -167,6 +167,9 @@ class ClusterWatch:
                 self._log.warning("groups of a kind wait", kind=kind, nodes=nodes, remedy=KINDS_ALIKE)
             self._lacking = lacking
 
+    def map_confirmed(self, asked: Now) -> None:
+        self._coordinator.map_confirmed(asked)
+
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)
         self._show()

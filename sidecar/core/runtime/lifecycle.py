@@ -19,8 +19,6 @@ from sidecar.core.vocabulary.errors import InvariantError
 RETRY_MS, RETRY_MAX_MS = 50, 2_000
 """The pause between two attempts at a takeover doubles each time, from RETRY_MS to RETRY_MAX_MS."""
 REBUILD_MS, RENEW_AGAIN_MS = 100, 10_000
-FENCED_MS = 1_000
-"""The pause after another sidecar has shut this one out. The owners' group will soon name the partition's owner."""
 
 
 class Lifecycle:
@@ -38,6 +36,8 @@ class Lifecycle:
         self._out = out
         self._pause_ms, self._why = RETRY_MS, ""
         self._rest_until_ms = 0
+        self._shut_out_ms: int | None = None
+        """Time at which another sidecar was found to own the partition, until the map is confirmed."""
         self._since_ms = self._claimed_ms = 0
 
     def serves(self, attempt: int) -> bool:
@@ -83,8 +83,15 @@ class Lifecycle:
         }
         self._out.append(Log("took over", fields, "info" if groups else "debug"))
 
+    def map_confirmed(self, asked_ms: int) -> None:
+        """Takes in that the owner map known here was the newest one at `asked_ms`."""
+        if self._shut_out_ms is not None and asked_ms >= self._shut_out_ms:
+            self._shut_out_ms = None
+
     def wake(self, now: Now) -> None:
-        if self.phase is Phase.PAUSING and now.mono_ms >= self._rest_until_ms:
+        """Begins another attempt after the pause. A sidecar that was shut out may have an old map, so it waits until
+        the map is confirmed: otherwise it would shut out the partition's owner."""
+        if self.phase is Phase.PAUSING and self._shut_out_ms is None and now.mono_ms >= self._rest_until_ms:
             self._begin("rested", "rebuilt")
 
     def _begin(self, signal: str, why: str) -> None:
@@ -100,6 +107,7 @@ class Lifecycle:
         if self.phase is Phase.ELSEWHERE:
             return False
         self._end("resigned", why)
+        self._shut_out_ms = None
         return True
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> bool:
@@ -109,13 +117,14 @@ class Lifecycle:
         if self.phase is Phase.SERVING:
             self._out.append(Count("fenced", ("fenced" if shut_out else "write lost",)))
             self._out.append(Log("shard dropped", {"partition": self.partition, "why": why}, "error"))
-            rest_ms = FENCED_MS if shut_out else REBUILD_MS
+            rest_ms = REBUILD_MS
         else:
             self.problem = why
             fields = {"partition": self.partition, "error": why}
             self._out.append(Log("takeover failed, trying again", fields, "debug"))
             rest_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
         self.rest(why, rest_ms, now)
+        self._shut_out_ms = now.mono_ms if shut_out else None
         return True
 
     def broken(self, why: str, now: Now) -> None:

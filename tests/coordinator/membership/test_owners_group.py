@@ -46,6 +46,8 @@ class Sidecar:
     ) -> None:
         self.brokers = brokers
         self.assigned: list[Assignment] = []
+        self.confirmed: list[tuple[int, int]] = []
+        """Time at which the brokers were asked, and the generation that they confirmed."""
         self.lost: list[str] = []
         self.suspects: list[frozenset[int]] = []
         self.told_of_topics = 0
@@ -69,6 +71,9 @@ class Sidecar:
     # ---- the listener ----
     def owners_assigned(self, a: Assignment) -> None:
         self.assigned.append(a)
+
+    def map_confirmed(self, asked: Now) -> None:
+        self.confirmed.append((asked.mono_ms, self.assigned[-1].generation))
 
     def owners_lost(self, why: str) -> None:
         self.lost.append(why)
@@ -284,6 +289,28 @@ def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> 
         hung.release()
         await until(lambda: one.assigned[-1].generation == two.assigned[-1].generation == one.group.generation)
         assert one.lost == [] and two.lost == []
+
+    run(test)
+
+
+def test_a_map_is_confirmed_by_heartbeats_in_its_own_generation_only() -> None:
+    """A member may be in a new generation whose map has not reached it, and a JoinGroup may be answered then."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned and one.confirmed)
+        heartbeats = len(one.confirmed)
+        await until(lambda: len(one.confirmed) > heartbeats + 1)
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        old = one.group.generation
+        one.group.rebalance()
+        await until(lambda: hung.met)
+        asked_ms = now().mono_ms
+        beats = len(brokers.requests(Api.HEARTBEAT))
+        await until(lambda: len(brokers.requests(Api.HEARTBEAT)) > beats + 3)
+        assert [c for c in one.confirmed if c[0] > asked_ms] == []
+        hung.release()
+        await until(lambda: one.confirmed[-1][1] > old)
 
     run(test)
 

@@ -38,7 +38,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unfenced, "RETRY_S", 0.002)
     monkeypatch.setattr(lifecycle, "RETRY_MS", 5)
     monkeypatch.setattr(lifecycle, "REBUILD_MS", 10)
-    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 def keys(sidecar: EmbeddedSidecar, since: int = 0) -> list[StateKey]:
@@ -368,7 +367,7 @@ def test_a_fenced_append_drops_the_partition_and_it_is_taken_over_again() -> Non
             "This is not the correct coordinator.",
         )
         assert sidecar.metrics.value("fenced", "fenced") == 1 and sidecar.lines.events("error") == ["shard dropped"]
-        await until(lambda: phase(sidecar) is Phase.SERVING)
+        await sidecar.answered_until(lambda: phase(sidecar) is Phase.SERVING)
         newest = [r for r in sidecar.brokers.log().records if r.value is not None][-1]
         assert decode_key(claim.key).sub_id < decode_key(newest.key).sub_id
         assert claims(sidecar)[-1]["why"] == "rebuilt"

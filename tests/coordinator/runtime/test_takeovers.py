@@ -34,7 +34,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "RETRY_S", 0.002)
     monkeypatch.setattr(fence_module, "RETRY_S", 0.002)
     monkeypatch.setattr(lifecycle, "RETRY_MS", 5)
-    monkeypatch.setattr(lifecycle, "FENCED_MS", 20)
 
 
 def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
@@ -48,7 +47,7 @@ def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
         attempt = sidecar.service.owners[0].attempt
         other_sidecar(sidecar)
         sidecar.tail.release()
-        await until(lambda: sidecar.service.owners[0].attempt > attempt, SOON_S)
+        await sidecar.answered_until(lambda: sidecar.service.owners[0].attempt > attempt)
         await until(lambda: phase(sidecar) is Phase.SERVING)
         assert [c["node_id"] for c in claims(sidecar)] == [1, 2, 1]
 
@@ -67,6 +66,7 @@ def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None
         await sidecar.all_joined()
         other_sidecar(sidecar)
         await until(lambda: "shard dropped" in sidecar.lines.events("error"), SOON_S)
+        sidecar.prove()
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code in (Code.NONE, Code.NOT_COORDINATOR)
         await until(lambda: phase(sidecar) is Phase.SERVING)
         assert [c["node_id"] for c in claims(sidecar)][-2:] == [2, 1]
