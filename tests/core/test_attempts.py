@@ -84,36 +84,17 @@ def test_pauses_between_attempts_grow_to_a_limit() -> None:
     assert pauses[:4] == [RETRY_MS, 2 * RETRY_MS, 4 * RETRY_MS, 8 * RETRY_MS]
 
 
-@pytest.mark.parametrize("phase", [Phase.CLAIMING, Phase.REPLAYING, Phase.SERVING])
-def test_a_sidecar_that_was_shut_out_waits_until_its_map_is_confirmed(phase: Phase) -> None:
-    """An old map would have it shut out the partition's owner."""
-    new_owner = second_attempt(phase)
+def test_an_attempt_after_a_failed_one_fences_only_with_a_confirmed_map() -> None:
+    """A newer map may name the sidecar that has shut this one out."""
+    new_owner = NewOwner(written(g=2)[0])
+    new_owner.service.assigned([1], 1, {1}, new_owner.now)
+    fences = [c for c in new_owner.service.out if isinstance(c, Fence)]
+    new_owner.drive()
     new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
-    asked_before = new_owner.at - 1
-    new_owner.at += 10_000
-    new_owner.service.map_confirmed(asked_before)
+    new_owner.at += REBUILD_MS
     new_owner.service.wake(new_owner.now)
-    phases = [new_owner.owner.phase]
-    new_owner.service.map_confirmed(new_owner.at)
-    new_owner.service.wake(new_owner.now)
-    assert [*phases, new_owner.owner.phase] == [Phase.PAUSING, Phase.FENCING]
-
-
-def test_a_confirmed_map_does_not_shorten_the_pause() -> None:
-    new_owner = NewOwner(written(g=2)[0]).take_over()
-    new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
-    new_owner.service.map_confirmed(new_owner.at)
-    new_owner.at += REBUILD_MS - 1
-    new_owner.service.wake(new_owner.now)
-    assert new_owner.owner.phase is Phase.PAUSING
-
-
-def test_a_new_assignment_needs_no_other_confirmation() -> None:
-    new_owner = NewOwner(written(g=2)[0]).take_over()
-    new_owner.owner.failed(new_owner.owner.attempt, "fenced", True, new_owner.now)
-    new_owner.service.assigned([2], 2, {1, 2}, new_owner.now)
-    new_owner.service.assigned([1], 3, {1, 2}, new_owner.now)
-    assert new_owner.owner.phase is Phase.FENCING
+    fences += [c for c in new_owner.service.out if isinstance(c, Fence)]
+    assert [f.again for f in fences] == [False, True]
 
 
 @pytest.mark.parametrize("how", ["a lost write", "a turn that broke", "another owner"])

@@ -290,9 +290,13 @@ class EmbeddedSidecar:
             self.lines,
             self.tasks,
         )
+        self.coordinator.takeovers.confirm_map = self.confirm_map
         self.tail = FedTail(STATE, self.state, self)
         self.brokers.readers.append(self.tail.read)
         self.generation = 0
+        self.map_is_newest = True
+        """Whether the brokers confirm the owner map."""
+        self._asked: list[asyncio.Future[None]] = []
         self.kinds_of: dict[int, tuple[str, ...]] = {}
         """Kinds of groups that these sidecars coordinate; others coordinate all."""
 
@@ -351,7 +355,21 @@ class EmbeddedSidecar:
     def prove(self, lease_ms: int = LEASE_MS) -> None:
         """The brokers have answered as to a live member."""
         self.coordinator.lease_proved(lease_end(now(), lease_ms))
-        self.coordinator.map_confirmed(now())
+
+    def confirm_map(self) -> asyncio.Future[None]:
+        """The brokers know no newer map."""
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.append(confirmed)
+        if self.map_is_newest:
+            self.confirm()
+        return confirmed
+
+    def confirm(self) -> None:
+        """The brokers confirm the map to all who have asked."""
+        self.map_is_newest = True
+        for confirmed in self._asked:
+            confirmed.set_result(None)
+        self._asked.clear()
 
     async def answered_until(self, true: Callable[[], bool]) -> None:
         """The brokers answer until it comes to that: fences are renewed only then."""

@@ -14,7 +14,7 @@ CONSTANTS
 
 VARIABLES
     generation, assignee, joined,   \* the owners' group at the broker: generation, owner of the partition, members
-    known,          \* sidecar -> what it knows of the group: "none", "old", or the "current" generation
+    known,          \* sidecar -> what it knows of the group: "none", or the map of an "older", "old", or "current" generation
     phase, epoch,   \* sidecar -> phase of core/runtime/lifecycle.py, and the producer epoch of its writer
     holder,         \* sidecar -> member that owns x, in the memory of this sidecar
     batch,          \* sidecar -> kind of the batch that waits for the broker's verdict
@@ -26,6 +26,7 @@ VARIABLES
     doubt,          \* sidecar -> ticks until it may remove a member for silence (doubt_until_ms)
     said,           \* sidecar -> generation up to which it has said that it answers for nothing that others were given
     claimedIn,      \* sidecar -> generation that its claim names
+    confirmed,      \* sidecars to which the broker has confirmed, since their last fence, that their map is the newest
     producerEpoch,  \* the partition's transactional id at the broker
     network,        \* batches sent and not yet seen by the broker
     log,            \* the partition of the state topic
@@ -34,10 +35,10 @@ VARIABLES
     early           \* an answer left before its record was in the log
 
 vars == <<generation, assignee, joined, known, phase, epoch, holder, batch, verdict, lease,
-          confirming, proof, proving, doubt, said, claimedIn, producerEpoch, network, log, believes, told, early>>
+          confirming, proof, proving, doubt, said, claimedIn, confirmed, producerEpoch, network, log, believes, told, early>>
 group == <<generation, assignee, joined>>
 leases == <<lease, confirming, proof, proving, doubt>>
-words == <<said, claimedIn>>
+words == <<said, claimedIn, confirmed>>
 broker == <<producerEpoch, network, log>>
 writer == <<epoch, batch, verdict>>
 clients == <<believes, told, early>>
@@ -93,6 +94,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
         /\ doubt = [s \in Sidecars |-> 0]
         /\ said = [s \in Sidecars |-> 0]
         /\ claimedIn = [s \in Sidecars |-> 0]
+        /\ confirmed = {assignee}
         /\ producerEpoch = 1 /\ network = {} /\ log = <<[epoch |-> 1, kind |-> "claim", value |-> NoOne]>>
         /\ believes = {} /\ told = {} /\ early = FALSE
 
@@ -100,7 +102,8 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
 (* The owners' group *)
 
 NextGeneration == /\ generation' = generation + 1
-                  /\ known' = [s \in Sidecars |-> IF known[s] = "current" THEN "old" ELSE known[s]]
+                  /\ known' = [s \in Sidecars |-> CASE known[s] = "current" -> "old" [] known[s] = "old" -> "older"
+                                                [] OTHER -> known[s]]
 
 \* sidecar/coordinator/membership/owners_group.py OwnersGroup._join_at
 \* A sidecar comes anew; all others have joined the new generation, though they may not know its assignment yet.
@@ -123,12 +126,14 @@ Moved == /\ generation < MaxGeneration
          /\ NextGeneration
          /\ assignee' \in joined \ {assignee}
          /\ said' = IF Is("said too early") THEN [said EXCEPT ![assignee] = generation'] ELSE said
-         /\ UNCHANGED <<joined, phase, holder, writer, leases, claimedIn, broker, clients>>
+         /\ UNCHANGED <<joined, phase, holder, writer, leases, claimedIn, confirmed, broker, clients>>
 
 \* sidecar/core/runtime/service.py Service.assigned
 \* The SyncGroup of the current generation is answered. What is served already goes on being served. An owner that must
-\* give the partition up drops it, and then says so (coordinator/membership/giving_up.py).
+\* give the partition up drops it, and then says so (coordinator/membership/giving_up.py). Assumed: no owner has missed a
+\* map in which another sidecar owned the partition.
 Assigned(s) == /\ s \in joined /\ known[s] # "current"
+               /\ known[s] # "older" \/ phase[s] = "elsewhere" \/ assignee # s \/ Is("missed map")
                /\ known' = [known EXCEPT ![s] = "current"]
                /\ confirming' = [confirming EXCEPT ![s] = 0]
                /\ IF assignee # s
@@ -136,7 +141,7 @@ Assigned(s) == /\ s \in joined /\ known[s] # "current"
                   ELSE /\ phase' = [phase EXCEPT ![s] = IF @ = "elsewhere" THEN "fencing" ELSE @]
                        /\ UNCHANGED <<holder, writer, proof, proving, doubt>>
                /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
-               /\ UNCHANGED <<group, lease, claimedIn, broker, clients>>
+               /\ UNCHANGED <<group, lease, claimedIn, confirmed, broker, clients>>
 
 \* sidecar/coordinator/membership/owners_group.py OwnersGroup._lost
 \* It is told UNKNOWN_MEMBER_ID, withdraws, or its process starts anew. Under the member id that it had it answers for
@@ -147,7 +152,7 @@ Lost(s) == /\ known[s] # "none"
            /\ lease' = [lease EXCEPT ![s] = 0]
            /\ Drop(s, "elsewhere")
            /\ said' = [said EXCEPT ![s] = MaxGeneration + 1]
-           /\ UNCHANGED <<group, claimedIn, broker, clients>>
+           /\ UNCHANGED <<group, claimedIn, confirmed, broker, clients>>
 
 \* sidecar/coordinator/membership/lease_commit.py LeaseCommits._commit
 \* The broker writes a commit of a member of the current generation.
@@ -177,15 +182,23 @@ Fence(s) == /\ phase[s] = "fencing" /\ producerEpoch < MaxEpoch
             /\ epoch' = [epoch EXCEPT ![s] = producerEpoch']
             /\ phase' = [phase EXCEPT ![s] = "fenced"]
             /\ network' = {b \in network : Is("no fence") \/ \E t \in Sidecars : Waits(t, b)}
-            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients, words>>
+            /\ confirmed' = confirmed \ {s}
+            /\ UNCHANGED <<group, known, holder, batch, verdict, leases, log, clients, said, claimedIn>>
 
 \* sidecar/coordinator/runtime/takeovers.py Takeovers._claim
 Claim(s) == /\ phase[s] = "fenced"
             /\ phase' = [phase EXCEPT ![s] = "claiming"]
             /\ Send(s, "claim", NoOne)
-            /\ claimedIn' = [claimedIn EXCEPT ![s] = IF known[s] = "current" THEN generation ELSE generation - 1]
+            /\ claimedIn' = [claimedIn EXCEPT ![s] = generation - CASE known[s] = "current" -> 0 [] known[s] = "old" -> 1 [] OTHER -> 2]
             /\ said' = [said EXCEPT ![s] = IF @ > MaxGeneration THEN 0 ELSE @]
-            /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, producerEpoch, log, clients>>
+            /\ UNCHANGED <<group, known, holder, epoch, verdict, leases, confirmed, producerEpoch, log, clients>>
+
+\* sidecar/coordinator/membership/owners_heartbeat.py OwnersHeartbeats._map_confirmed
+\* The broker, asked after the fence, answers a heartbeat in the generation of the map that the sidecar knows.
+MapConfirmed(s) == /\ phase[s] \in {"fenced", "claiming", "replaying"} /\ s \notin confirmed
+                   /\ s \in joined /\ known[s] = "current"
+                   /\ confirmed' = confirmed \cup {s}
+                   /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, clients, said, claimedIn>>
 
 \* sidecar/core/runtime/lifecycle.py Lifecycle.claimed
 Claimed(s) == /\ phase[s] = "claiming"
@@ -198,6 +211,7 @@ Claimed(s) == /\ phase[s] = "claiming"
 \* sidecar/core/runtime/owner.py Owner.replayed
 \* The log through the own claim is read. From now on former owners may have leases for one lease at most.
 Replayed(s) == /\ phase[s] = "replaying"
+               /\ s \in confirmed \/ Is("map not confirmed")
                /\ phase' = [phase EXCEPT ![s] = "serving"]
                /\ \E n \in IF Is("serve before replay") THEN 0..ClaimAt(epoch[s]) ELSE {ClaimAt(epoch[s])} :
                      holder' = [holder EXCEPT ![s] = Fold(n)]
@@ -323,10 +337,8 @@ Proved(s) == /\ Serves(s) /\ batch[s] = "proof" /\ verdict[s] = "written"
 (* Time *)
 
 \* sidecar/coordinator/clock.py now
-\* Clocks go on for all, also for a sidecar that stands still: that one just does nothing. Assumed: an owner of whose
-\* partition another one has written a claim reads that claim within a tick, or is out of the owners' group.
-Tick == /\ Is("late tail") \/ \A s \in joined : ~Superseded(s)
-        /\ lease' = [s \in Sidecars |-> Less(lease[s])]
+\* Clocks go on for all, also for a sidecar that stands still: that one just does nothing.
+Tick == /\ lease' = [s \in Sidecars |-> Less(lease[s])]
         /\ proof' = [s \in Sidecars |-> Less(proof[s])]
         /\ proving' = [s \in Sidecars |-> Less(proving[s])]
         /\ doubt' = [s \in Sidecars |-> Less(doubt[s])]
@@ -338,7 +350,7 @@ Tick == /\ Is("late tail") \/ \A s \in joined : ~Superseded(s)
 Next == \/ Moved \/ Put \/ Tick
         \/ \E s \in Sidecars : \/ Join(s) \/ Removed(s) \/ Assigned(s) \/ Lost(s) \/ Confirm(s) \/ Confirmed(s)
                                \/ Fence(s) \/ Claim(s) \/ Claimed(s) \/ Replayed(s) \/ ClaimRead(s) \/ Failed(s)
-                               \/ Cleared(s)
+                               \/ Cleared(s) \/ MapConfirmed(s)
                                \/ Rested(s) \/ Release(s) \/ Prove(s) \/ Proved(s)
         \/ \E s \in Sidecars, m \in Members : Assign(s, m) \/ GiveUp(s, m) \/ RemoveSilent(s, m) \/ Heartbeat(s, m)
 

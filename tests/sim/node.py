@@ -25,6 +25,7 @@ from sidecar.core.runtime.effects import Count, Observe, Reply
 from sidecar.core.runtime.effects import Log as LogLine
 from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.owner import Owner
+from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.core.runtime.service import Service
 from sidecar.core.runtime.shard import Shard
@@ -88,6 +89,8 @@ class Node:
         self.lived_ms = 0
         """How long this process has run with a valid lease."""
         self._generation = -1
+        self._confirming: list[Callable[[], None]] = []
+        """Calls for when the brokers have confirmed the map."""
         self._runs: dict[tuple[int, int, str], tuple[Any, list[RunInput]]] = {}
         self._tokens = 0
         self._acking = False
@@ -188,7 +191,9 @@ class Node:
             self._generation = world.generation
             service.assigned(world.owners, world.generation, set(world.owners), now)
             self.run_commands()
-        service.map_confirmed(now.mono_ms)
+        asked, self._confirming = self._confirming, []
+        for then in asked:
+            then()
         self.front.from_coordinator(Lease(until_ms))
 
     # ---- from the front -------------------------------------------------------------------------------------
@@ -264,6 +269,10 @@ class Node:
         writer = self.writer
         owner = self.service.owners[c.partition]
 
+        def begin() -> None:
+            if owner.attempt == c.attempt and owner.phase is Phase.FENCING:
+                self.sched.at(rng.randint(1, 10), arrive)
+
         def arrive() -> None:
             log = self.world.logs[c.partition]
             epoch, term.seen = log.init(writer), len(log.entries)
@@ -272,6 +281,7 @@ class Node:
 
         def fenced(epoch: int) -> None:
             term.epoch = epoch
+            self._confirm_map(term)
             owner.lifecycle.fenced(c.attempt, epoch, self.clock())
             self.run_commands()
 
@@ -279,8 +289,31 @@ class Node:
             owner.failed(c.attempt, "no answer", False, self.clock())
             self.run_commands()
 
-        self.sched.at(rng.randint(1, 10), arrive)
+        if c.again:
+            self._when_confirmed(begin)
+        else:
+            begin()
         self._may_stall()
+
+    def _confirm_map(self, term: Term) -> None:
+        def confirmed() -> None:
+            term.confirmed = True
+            if term.serve is not None:
+                term.serve()
+
+        self._when_confirmed(confirmed)
+
+    def _when_confirmed(self, then: Callable[[], None]) -> None:
+        """Calls `then` once the owners' group at the brokers has answered in the generation of this sidecar's map. A
+        sidecar that is cut off, or whose map is old, learns the map with its next answer."""
+
+        def arrive() -> None:
+            if self.cut_off or self._generation != self.world.generation:
+                self._confirming.append(then)
+            else:
+                self.later(self.world.rng.randint(1, 20), then)
+
+        self.later(self.world.rng.randint(1, 10), arrive)
 
     def _renew(self, c: Renew) -> None:
         """Writes wait until the new claim has been read, and no other one before it."""
@@ -338,7 +371,13 @@ class Node:
             self.service.owners[c.partition].replayed(c.attempt, self.clock())
             self.run_commands()
 
-        self.later(self.world.rng.randint(1, 30), replayed)
+        def read() -> None:
+            if term.confirmed:
+                replayed()
+            else:
+                term.serve = replayed
+
+        self.later(self.world.rng.randint(1, 30), read)
         self._may_stall()
 
     def _may_stall(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -26,6 +26,10 @@ class Term:
     epoch: int = -1
     seen: int = 0
     """Where the log ended when the fence was set."""
+    confirmed: bool = False
+    """Whether the brokers have confirmed the map since the fence."""
+    serve: Callable[[], None] | None = None
+    """What waits for that."""
     since_ms: int = 0
     """When serving began."""
     queue: list[tuple[int, list[Record]]] = field(default_factory=list)

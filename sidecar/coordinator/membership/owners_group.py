@@ -60,7 +60,6 @@ class OwnersGroup:
         """`answers`: the listener that answers the pings of other sidecars; None: there is none."""
         self.cluster = cluster
         self.node_id = node_id
-        self.address = address
         self.settings = settings
         self.listener = listener
         self.roster = roster
@@ -76,7 +75,9 @@ class OwnersGroup:
         self._lease = MemberLease(settings.session_timeout_ms, settings.proof_ms, listener.lease_proved)
         self._group = OwnersClient(cluster, settings.group_id, log)
         self.map_check = MapCheck(node_id, roster, self._group, log)
-        self._started_ms = int(time.time() * 1000)
+        started_ms, peer_port = int(time.time() * 1000), 0 if answers is None else answers.port
+        info = SidecarInfo(node_id, *address, started_ms, peer_port, settings.patterns, kinds=settings.kinds)
+        self._info = replace(info, version=settings.version)
         self._removed: dict[str, int] = {}
         """Peers that this sidecar has removed since it last joined: member id -> node id of the broker that did it."""
         self._expects_until_s = 0.0
@@ -94,8 +95,9 @@ class OwnersGroup:
         self._warm = asyncio.Event()
         proof = (settings.group_id, settings.proof_topic, settings.proof_ms)
         self._lease_commits = LeaseCommits(cluster, *proof, self._live_member, self._lease.committed, log)
-        ports = HeartbeatPorts(self._live_member, listener.map_confirmed, self._rebalances, self._unknown)
+        ports = HeartbeatPorts(self._live_member, self._rebalances, self._unknown)
         heartbeats = OwnersHeartbeats(cluster, settings, self._lease, ports, log)
+        self.confirm_map = heartbeats.confirm_map
         self._tasks: list[asyncio.Task[None]] = [
             self.tasks.spawn(self._run(), "ownership"),
             self.tasks.spawn(heartbeats.rounds(), "ownership-heartbeat"),
@@ -114,7 +116,7 @@ class OwnersGroup:
             await self._group.try_leave(self.member_id)
         if for_good and self._enrolled:
             member_id, self._enrolled = self._enrolled, ""
-            await self.roster.left(member_id, self._giving_up.last_info(self._info()))
+            await self.roster.left(member_id, self._giving_up.last_info(self._info))
         return await self._group.alone()
 
     @property
@@ -129,7 +131,7 @@ class OwnersGroup:
         member_id = self.member_id
         self._lost(why)
         if self._enrolled == member_id:
-            self._giving_up.publish_withdrawal(member_id, self._info())
+            self._giving_up.publish_withdrawal(member_id, self._info)
         if self._answers is not None:
             self._answers.send_left()
         self._rejoin.set()
@@ -233,14 +235,8 @@ class OwnersGroup:
         finally:
             watch.cancel()
 
-    def _info(self) -> SidecarInfo:
-        peer_port = 0 if self._answers is None else self._answers.port
-        s = self.settings
-        info = SidecarInfo(self.node_id, *self.address, self._started_ms, peer_port, s.patterns, kinds=s.kinds)
-        return replace(info, version=s.version)
-
     async def _join_at(self, conn: BrokerConnection) -> None:
-        info = self._giving_up.info(self._info())
+        info = self._giving_up.info(self._info)
         meta, sent = joining(info, self.listener.barriers()), now()
         timeout_ms = self.settings.session_timeout_ms
         # Members learn of a rebalance by answers to heartbeats, which wait until commits of the coordinator are
@@ -296,8 +292,7 @@ class OwnersGroup:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, assignment
         self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id))
-        self.listener.map_confirmed(sent)
-        self._giving_up.assigned(before, self.assignment, self.member_id, self._info())
+        self._giving_up.assigned(before, self.assignment, self.member_id, self._info)
 
     # ---- peers --------------------------------------------------------------------------------------------
     def _members(self) -> Mapping[int, Peer]:

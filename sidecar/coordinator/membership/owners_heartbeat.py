@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sidecar.coordinator.clock import now
@@ -28,11 +29,9 @@ BRISK_FOR_S = 2.0
 @dataclass(frozen=True, slots=True)
 class HeartbeatPorts:
     """The heartbeats' calls. `member()`: the member id and generation, or None while there is no member;
-    `map_confirmed(asked)`: the broker, asked at that time, knew no newer generation;
     `rebalances()`: there is a rebalance, or another generation; `lost(why)`: the broker does not know the member."""
 
     member: Callable[[], tuple[str, int] | None]
-    map_confirmed: Callable[[Now], None]
     rebalances: Callable[[], None]
     lost: Callable[[str], None]
 
@@ -48,12 +47,26 @@ class OwnersHeartbeats:
         self._log = log
         self._conn: BrokerConnection | None = None
         self._brisk_until_s = 0.0
+        self._due = asyncio.Event()
+        self._confirming: list[tuple[int, asyncio.Future[None]]] = []
+        """For each question about the map: when it was asked, and what is done once a later heartbeat answers it."""
+
+    def confirm_map(self) -> asyncio.Future[None]:
+        """Sends a heartbeat now. Done once a broker has answered one that was sent from now on in the generation of the
+        map that this sidecar knows: it knew no newer map then."""
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._confirming.append((now().mono_ms, confirmed))
+        self._due.set()
+        return confirmed
 
     async def rounds(self) -> None:
         """Sends a heartbeat every `heartbeat_ms`, for ever."""
         beat_s = self._settings.heartbeat_ms / 1000
         while True:
-            await asyncio.sleep(min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s)
+            pause_s = min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), pause_s)
+            self._due.clear()
             if (member := self._ports.member()) is not None:
                 await self._beat(*member)
 
@@ -86,7 +99,7 @@ class OwnersHeartbeats:
     def _heartbeat_answered(self, code: int, sent: Now) -> None:
         if code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):  # in the generation that was sent
             self._lease.answered(sent)
-            self._ports.map_confirmed(sent)
+            self._map_confirmed(sent)
             if code == Code.REBALANCE_IN_PROGRESS:
                 self._ports.rebalances()
         elif code == Code.ILLEGAL_GENERATION:
@@ -95,6 +108,14 @@ class OwnersHeartbeats:
             self._ports.lost(f"owners' group: {Code(code).name}")
         else:
             self._close()
+
+    def _map_confirmed(self, sent: Now) -> None:
+        asked, self._confirming = self._confirming, []
+        for asked_ms, confirmed in asked:
+            if asked_ms > sent.mono_ms:
+                self._confirming.append((asked_ms, confirmed))
+            elif not confirmed.done():
+                confirmed.set_result(None)
 
     def _close(self) -> None:
         """Closes the connection: the next heartbeat comes soon, and looks the coordinator up first."""

@@ -36,10 +36,6 @@ class OwnersListener(Protocol):
 
     def owners_assigned(self, a: Assignment) -> None: ...
 
-    def map_confirmed(self, asked: Now) -> None:
-        """Called when the coordinator of the owners' group, asked at that time, knew no newer map than the last one
-        that was assigned."""
-
     def owners_lost(self, why: str) -> None:
         """Called when this sidecar is no member of the owners' group any more."""
 

@@ -95,6 +95,7 @@ class ClusterWatch:
         if peers is not None:
             coordinator.fresh.notify_peers = peers.send_topics
             peers.ready = lambda: not self.problems()
+        coordinator.takeovers.confirm_map = self.ownership.confirm_map
         roster.came_late = self.ownership.place_anew
         self.from_tail.read, self.from_tail.claimed = self.ownership.take_part, self._claimed
         self._follow(absence)
@@ -166,9 +167,6 @@ class ClusterWatch:
             for kind, nodes in lacking.items():
                 self._log.warning("groups of a kind wait", kind=kind, nodes=nodes, remedy=KINDS_ALIKE)
             self._lacking = lacking
-
-    def map_confirmed(self, asked: Now) -> None:
-        self._coordinator.map_confirmed(asked)
 
     def owners_lost(self, why: str) -> None:
         self._coordinator.owners_lost(why)

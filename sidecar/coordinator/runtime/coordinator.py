@@ -323,9 +323,6 @@ class Coordinator:
         self.service.assigned(a.owners, a.generation, a.members, now())
         self._run_commands()
 
-    def map_confirmed(self, asked: Now) -> None:
-        self.service.map_confirmed(asked.mono_ms)
-
     def owners_lost(self, why: str) -> None:
         self.fronts.broadcast(Lease(0))
         self.service.lost(why)

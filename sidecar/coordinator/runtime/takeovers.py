@@ -18,7 +18,14 @@ from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.coordinator.statelog.term import PROOF_SERIAL, RENEWAL_SERIAL, Term, Terms, wait_for_own_claim
+from sidecar.coordinator.statelog.term import (
+    PROOF_SERIAL,
+    RENEWAL_SERIAL,
+    Term,
+    Terms,
+    wait_for_confirmation,
+    wait_for_own_claim,
+)
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.runtime.commands import RENEWED, Append, Claim, Fence, Follow, Renew, Stop
 from sidecar.core.runtime.owner import Owner
@@ -63,6 +70,8 @@ class Takeovers:
         self._ports = ports
         self._tasks = tasks
         self.terms = Terms()
+        self.confirm_map: Callable[[], asyncio.Future[None]]
+        """Asks the brokers whether they know a newer owner map. Done once they, asked from now on, say no."""
         self._order = TakeoverOrder(lambda p: bool(state.groups(p)))
 
     def commands(self) -> dict[type, Callable[[Any], None]]:
@@ -100,7 +109,7 @@ class Takeovers:
     def _fence(self, c: Fence) -> None:
         term = self.terms[c.partition] = Term(c.attempt, self._writer(c.partition, c.attempt))
         self._order.begins(c.partition)
-        self._tasks.spawn(self._init(c.partition, term), f"fence-{c.partition}")
+        self._tasks.spawn(self._init(c.partition, term, c.again), f"fence-{c.partition}")
 
     def _writer(self, p: int, attempt: int) -> FencedWriter:
         s = self._settings
@@ -128,9 +137,11 @@ class Takeovers:
             s.batch_bytes,
         )
 
-    async def _init(self, p: int, term: Term) -> None:
+    async def _init(self, p: int, term: Term, again: bool) -> None:
         await self._order.comes(p)
         try:
+            if again:
+                await wait_for_confirmation(self.confirm_map())
             await term.writer.init()
         except WriteLost as exc:
             self._failed(p, term.attempt, exc)
@@ -139,6 +150,7 @@ class Takeovers:
             return  # the attempt is over; a later one may count its revisions already
         self._state.revisions[p] = {}
         term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
+        term.confirmed = self.confirm_map()
         self._owners[p].lifecycle.fenced(term.attempt, term.writer.owner_epoch, now())
         self._ports.run_commands()
 
@@ -160,15 +172,17 @@ class Takeovers:
             self._ports.run_commands()
 
     def _follow(self, c: Follow) -> None:
-        self._tasks.spawn(self._wait_applied(c), f"follow-{c.partition}")
+        self._tasks.spawn(self._wait_applied(c, self.terms[c.partition]), f"follow-{c.partition}")
 
-    async def _wait_applied(self, c: Follow) -> None:
+    async def _wait_applied(self, c: Follow, term: Term) -> None:
+        assert term.confirmed is not None
         try:
             await wait_for_own_claim(self._state, c.partition, c.offset)
+            await wait_for_confirmation(term.confirmed)
         except WriteLost as exc:
             self._failed(c.partition, c.attempt, exc)
             return
-        if self._still_mine(c.partition):
+        if self.terms.get(c.partition) is term and self._still_mine(c.partition):
             self._owners[c.partition].replayed(c.attempt, now())
         self._ports.run_commands()
 

@@ -17,6 +17,8 @@ from sidecar.state.keys import encode_key
 PROOF_SERIAL, RENEWAL_SERIAL = -1, -2
 OWN_CLAIM_READ_S = 30.0
 """Longest wait for the tail to read the own claim. It has read all records before, so a longer wait is a fault."""
+MAP_CONFIRMED_S = 10.0
+"""Longest wait of an attempt for the confirmation of the owner map, in seconds; then another attempt begins."""
 NO_CLAIM = Encoded(encode_key(OWNER_CLAIM, "", "-1"), None)
 """A tombstone of a key that never existed: it changes nothing, and brokers refuse it after another sidecar's fence."""
 
@@ -30,6 +32,8 @@ class Term:
     encoder: Encoder | None = None
     claim: list[Encoded] = field(default_factory=list)
     """The records of the claim, which are written first."""
+    confirmed: asyncio.Future[None] | None = None
+    """Done once the brokers, asked after the fence, have confirmed that this sidecar knows the newest owner map."""
     _proving: list[Callable[[], None]] = field(default_factory=list)
     """The calls for the commit of the proof under way."""
     _next: list[Callable[[], None]] = field(default_factory=list)
@@ -96,6 +100,14 @@ async def wait_for_own_claim(state: StateLog, partition: int, offset: int) -> No
             await state.wait_applied(partition, offset)
     except TimeoutError:
         raise WriteLost(f"the own claim has not been read back for {OWN_CLAIM_READ_S:g} s") from None
+
+
+async def wait_for_confirmation(confirmed: asyncio.Future[None]) -> None:
+    """Returns once the brokers have confirmed the owner map. Raises WriteLost if they do not in MAP_CONFIRMED_S."""
+    try:
+        await asyncio.wait_for(confirmed, MAP_CONFIRMED_S)
+    except TimeoutError:
+        raise WriteLost("the brokers do not confirm that this sidecar knows the newest owner map") from None
 
 
 class Terms(dict[int, Term]):

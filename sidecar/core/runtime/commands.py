@@ -16,10 +16,14 @@ from sidecar.core.runtime.records import Record
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Shuts out every earlier writer of this partition. Ends as `fenced` or `failed`."""
+    """Shuts out every earlier writer of this partition. Ends as `fenced` or `failed`.
+
+    `again`: an earlier attempt failed, maybe because a newer map names another owner. So the brokers have to confirm
+    the map first."""
 
     partition: int
     attempt: int
+    again: bool = False
 
 
 ASSIGNED, MOVED, RENEWED = "assigned", "moved from sidecar", "fence renewed"
@@ -38,7 +42,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Waits until the tail has applied the record at `offset`. Ends as `replayed`."""
+    """Waits until the tail has applied the record at `offset`, and the brokers have confirmed the map since the fence.
+    Ends as `replayed`."""
 
     partition: int
     attempt: int

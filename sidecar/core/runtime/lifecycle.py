@@ -6,6 +6,9 @@ ELSEWHERE ────────► FENCING ───────► CLAIMING 
                        │ rested         ▼                  ▼                    ▼
                        └──────────── PAUSING ◄─────────────┴────────────────────┘
 From each of them `resigned` leads back to ELSEWHERE.
+
+A fence shuts out the owner of a newer map just as well as an earlier owner. So nothing is served before the brokers,
+asked after the fence, have confirmed the map. Then every owner that a newer map names sets its fence later.
 """
 
 from __future__ import annotations
@@ -36,8 +39,6 @@ class Lifecycle:
         self._out = out
         self._pause_ms, self._why = RETRY_MS, ""
         self._rest_until_ms = 0
-        self._shut_out_ms: int | None = None
-        """Time at which another sidecar was found to own the partition, until the map is confirmed."""
         self._since_ms = self._claimed_ms = 0
 
     def serves(self, attempt: int) -> bool:
@@ -83,22 +84,15 @@ class Lifecycle:
         }
         self._out.append(Log("took over", fields, "info" if groups else "debug"))
 
-    def map_confirmed(self, asked_ms: int) -> None:
-        """Takes in that the owner map known here was the newest one at `asked_ms`."""
-        if self._shut_out_ms is not None and asked_ms >= self._shut_out_ms:
-            self._shut_out_ms = None
-
     def wake(self, now: Now) -> None:
-        """Begins another attempt after the pause. A sidecar that was shut out may have an old map, so it waits until
-        the map is confirmed: otherwise it would shut out the partition's owner."""
-        if self.phase is Phase.PAUSING and self._shut_out_ms is None and now.mono_ms >= self._rest_until_ms:
+        if self.phase is Phase.PAUSING and now.mono_ms >= self._rest_until_ms:
             self._begin("rested", "rebuilt")
 
     def _begin(self, signal: str, why: str) -> None:
         self._go(signal)
         self.attempt += 1
         self._why = why
-        self._out.append(Fence(self.partition, self.attempt))
+        self._out.append(Fence(self.partition, self.attempt, again=signal == "rested"))
 
     # ---- its end ------------------------------------------------------------------------------------------
     def resigned(self, why: str) -> bool:
@@ -107,7 +101,6 @@ class Lifecycle:
         if self.phase is Phase.ELSEWHERE:
             return False
         self._end("resigned", why)
-        self._shut_out_ms = None
         return True
 
     def failed(self, attempt: int, why: str, shut_out: bool, now: Now) -> bool:
@@ -124,7 +117,6 @@ class Lifecycle:
             self._out.append(Log("takeover failed, trying again", fields, "debug"))
             rest_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
         self.rest(why, rest_ms, now)
-        self._shut_out_ms = now.mono_ms if shut_out else None
         return True
 
     def broken(self, why: str, now: Now) -> None:

@@ -6,8 +6,9 @@ The driver of an owner has these duties:
  2. `Fence`: it shuts out every earlier writer (InitProducerId), and then reports `fenced` with the owner epoch.
  3. `Claim`: it appends the claim under that fence, and reports `claimed` with the claim's offset. Records of an
     earlier owner may stand before the claim, so the state is read only after it.
- 4. `Follow`: it waits until its copy of the log holds everything through that offset, and reports `replayed`. From
-    then on `LogView.groups` and `LogView.records` return the last values of the keys, without void records.
+ 4. `Follow`: it waits until its copy of the log holds everything through that offset, and until the brokers, asked
+    after the fence, have confirmed that they know no newer owner map. Then it reports `replayed`. From then on
+    `LogView.groups` and `LogView.records` return the last values of the keys, without void records.
  5. `Append`: it writes the records of one command together or not at all, however many they are, commands in their
     order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If that
     remains unknown, it reports `failed`. It may gather many commands in one batch.

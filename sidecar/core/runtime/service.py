@@ -2,8 +2,7 @@
 
 Beside the duties in owner.py, the driver has these. It reports `Lease.extended` whenever the brokers have answered,
 with the time at which it *asked* them. It reports `proved` of an owner when a write is committed that proves it
-(lease.py), `assigned` when the owners' group has a new map, `map_confirmed` when the brokers have answered a request in
-the map's generation, and `lost` when this sidecar is out of that group.
+(lease.py), `assigned` when the owners' group has a new map, and `lost` when this sidecar is out of that group.
 """
 
 from __future__ import annotations
@@ -81,11 +80,6 @@ class Service:
                 owner.resigned("moved to another sidecar")
         for p in gained:
             self.owners[p].lifecycle.assigned(now, self.owner_map.why(p, members))
-
-    def map_confirmed(self, asked_ms: int) -> None:
-        """Takes in that the brokers have no newer map: they were asked at `asked_ms` (monotonic)."""
-        for owner in self.owners:
-            owner.lifecycle.map_confirmed(asked_ms)
 
     def lost(self, why: str) -> None:
         """Resigns all partitions: this sidecar is out of the owners' group, and owns nothing until it is assigned

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-from tests.coordinator.membership.test_owners_group import Make, run
+from tests.coordinator.membership.test_owners_group import Make, Sidecar, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
+
+
+def starts_later(sidecar: Sidecar) -> None:
+    info = sidecar.ownership._info
+    sidecar.ownership._info = replace(info, started_ms=info.started_ms + 5_000)
 
 
 def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -> None:
@@ -17,7 +23,7 @@ def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -
         first = make(1)
         await until(lambda: first.owners == (1, 1, 1, 1))
         second = make(1)
-        second.ownership._started_ms += 5_000
+        starts_later(second)
         await until(lambda: second.owners == (1, 1, 1, 1))
         await until(lambda: first.owners == (-1, -1, -1, -1))
         assert "another sidecar has this node id; this one owns nothing" in first.lines.events("error")
@@ -36,7 +42,7 @@ def test_who_waited_for_a_double_to_go_owns_again() -> None:
         first = make(1)
         await until(lambda: first.owners == (1, 1, 1, 1))
         second = make(1)
-        second.ownership._started_ms += 5_000
+        starts_later(second)
         await until(lambda: first.owners == (-1, -1, -1, -1))
         await second.ownership.stop()
         await until(lambda: first.owners == (1, 1, 1, 1))

@@ -46,8 +46,6 @@ class Sidecar:
     ) -> None:
         self.brokers = brokers
         self.assigned: list[Assignment] = []
-        self.confirmed: list[tuple[int, int]] = []
-        """Time at which the brokers were asked, and the generation that they confirmed."""
         self.lost: list[str] = []
         self.suspects: list[frozenset[int]] = []
         self.told_of_topics = 0
@@ -71,9 +69,6 @@ class Sidecar:
     # ---- the listener ----
     def owners_assigned(self, a: Assignment) -> None:
         self.assigned.append(a)
-
-    def map_confirmed(self, asked: Now) -> None:
-        self.confirmed.append((asked.mono_ms, self.assigned[-1].generation))
 
     def owners_lost(self, why: str) -> None:
         self.lost.append(why)
@@ -293,24 +288,52 @@ def test_a_join_that_the_broker_holds_back_does_not_hold_up_the_heartbeats() -> 
     run(test)
 
 
-def test_a_map_is_confirmed_by_heartbeats_in_its_own_generation_only() -> None:
+def test_a_question_about_the_map_sends_a_heartbeat_at_once() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, settings=replace(SETTINGS, heartbeat_ms=60_000))
+        await until(lambda: one.assigned)
+        await asyncio.wait_for(one.ownership.confirm_map(), 5)
+
+    run(test)
+
+
+def test_a_map_is_confirmed_by_a_heartbeat_in_its_own_generation_only() -> None:
     """A member may be in a new generation whose map has not reached it, and a JoinGroup may be answered then."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)
-        await until(lambda: one.assigned and one.confirmed)
-        heartbeats = len(one.confirmed)
-        await until(lambda: len(one.confirmed) > heartbeats + 1)
+        await until(lambda: one.assigned)
+        await one.ownership.confirm_map()
         hung = brokers.faults.hang(Api.SYNC_GROUP)
-        old = one.group.generation
+        maps = len(one.assigned)
         one.group.rebalance()
         await until(lambda: hung.met)
-        asked_ms = now().mono_ms
+        confirmed = one.ownership.confirm_map()
         beats = len(brokers.requests(Api.HEARTBEAT))
         await until(lambda: len(brokers.requests(Api.HEARTBEAT)) > beats + 3)
-        assert [c for c in one.confirmed if c[0] > asked_ms] == []
+        assert not confirmed.done() and len(one.assigned) == maps
         hung.release()
-        await until(lambda: one.confirmed[-1][1] > old)
+        await confirmed
+        assert len(one.assigned) == maps + 1
+
+    run(test)
+
+
+def test_a_heartbeat_of_before_the_question_does_not_confirm_the_map() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        hung = brokers.faults.hang(Api.HEARTBEAT)
+        await until(lambda: hung.met)
+        began_ms = now().mono_ms
+        await until(lambda: now().mono_ms > began_ms)
+        confirmed = one.ownership.confirm_map()
+        again = brokers.faults.hang(Api.HEARTBEAT)
+        hung.release()
+        await until(lambda: again.met)
+        assert not confirmed.done()
+        again.release()
+        await confirmed
 
     run(test)
 

@@ -367,7 +367,7 @@ def test_a_fenced_append_drops_the_partition_and_it_is_taken_over_again() -> Non
             "This is not the correct coordinator.",
         )
         assert sidecar.metrics.value("fenced", "fenced") == 1 and sidecar.lines.events("error") == ["shard dropped"]
-        await sidecar.answered_until(lambda: phase(sidecar) is Phase.SERVING)
+        await until(lambda: phase(sidecar) is Phase.SERVING)
         newest = [r for r in sidecar.brokers.log().records if r.value is not None][-1]
         assert decode_key(claim.key).sub_id < decode_key(newest.key).sub_id
         assert claims(sidecar)[-1]["why"] == "rebuilt"

@@ -20,9 +20,10 @@ from sidecar.core.runtime import lifecycle
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.fold import Claims
+from sidecar.wire.apis import Api
 from tests.coordinator.runtime.test_coordinator import claims, member, other_sidecar, phase
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, run, turns, until
 from tests.inprocess.messages import beat
 
 SOON_S = 3.0
@@ -47,7 +48,7 @@ def test_whoever_is_not_the_last_to_claim_does_not_serve() -> None:
         attempt = sidecar.service.owners[0].attempt
         other_sidecar(sidecar)
         sidecar.tail.release()
-        await sidecar.answered_until(lambda: sidecar.service.owners[0].attempt > attempt)
+        await until(lambda: sidecar.service.owners[0].attempt > attempt, SOON_S)
         await until(lambda: phase(sidecar) is Phase.SERVING)
         assert [c["node_id"] for c in claims(sidecar)] == [1, 2, 1]
 
@@ -59,6 +60,39 @@ async def whole_without_serving(test: Callable[[EmbeddedSidecar], Coroutine[Any,
         await test(sidecar)
 
 
+def test_nothing_is_served_before_the_map_is_confirmed() -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.map_is_newest = False
+        sidecar.prove()
+        sidecar.assign(1)
+        await until(lambda: phase(sidecar) is Phase.REPLAYING)
+        await turns()
+        assert phase(sidecar) is Phase.REPLAYING and len(claims(sidecar)) == 1
+        sidecar.confirm()
+        await until(lambda: phase(sidecar) is Phase.SERVING)
+
+    clock.run(whole_without_serving(test))
+
+
+def test_a_sidecar_that_was_shut_out_leaves_the_partition_alone_until_its_map_is_confirmed() -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        await member(sidecar, client)
+        await sidecar.all_joined()
+        sidecar.map_is_newest = False
+        other_sidecar(sidecar)
+        await until(lambda: phase(sidecar) is Phase.FENCING, SOON_S)
+        fences = len(sidecar.brokers.requests(Api.INIT_PRODUCER_ID))
+        await turns()
+        sidecar.assign(2)
+        sidecar.confirm()
+        await turns()
+        assert len(sidecar.brokers.requests(Api.INIT_PRODUCER_ID)) == fences
+        assert phase(sidecar) is Phase.ELSEWHERE
+
+    run(test)
+
+
 def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
@@ -66,7 +100,6 @@ def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None
         await sidecar.all_joined()
         other_sidecar(sidecar)
         await until(lambda: "shard dropped" in sidecar.lines.events("error"), SOON_S)
-        sidecar.prove()
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code in (Code.NONE, Code.NOT_COORDINATOR)
         await until(lambda: phase(sidecar) is Phase.SERVING)
         assert [c["node_id"] for c in claims(sidecar)][-2:] == [2, 1]

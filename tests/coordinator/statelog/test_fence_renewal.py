@@ -155,7 +155,7 @@ def test_a_claim_of_somebody_else_in_between_ends_it() -> None:
         await until(lambda: len(claims(sidecar)) == 3)
         sidecar.tail.release()
         await until(lambda: "shard dropped" in sidecar.lines.events("error"))
-        await sidecar.answered_until(lambda: sidecar.service.owners[0].shard not in (None, shard))
+        await until(lambda: sidecar.service.owners[0].shard not in (None, shard))
         assert (await client.ask(beat("g", "m", epoch), 1)).error_code == Code.NONE
 
     run(test)
