@@ -45,7 +45,7 @@ HOLES = [
     Bug("asks again elsewhere", "OneOwner"),
     Bug("late tail", "LeasesEnd", fences=3),
 ]
-"""What the code does not exclude today: README.md."""
+"""Bugs that the code does not exclude today: README.md."""
 
 
 def java(tmp_path: Path, config: str, *more: str) -> str:
