@@ -35,9 +35,9 @@ SHARDS = 50
 T0 = 1_760_000_000_000
 WEEK_MS = 7 * 86_400_000
 TAKEOVERS = 12
-"""Of each state partition, in the week."""
+"""Takeovers of each state partition in the week."""
 AT_ONCE = 3
-"""So many groups of a state partition rebalance at the same time."""
+"""Groups of one state partition that rebalance at the same time."""
 ROWS = 65_536
 VERSION = 1
 """Rises when other records are made, so that what was kept is not taken for them."""
@@ -45,7 +45,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Shape:
-    """What is to be made. `members`: of the largest group."""
+    """The log to make. `members`: the number of the largest group."""
 
     records: int
     groups: int = 1_000
@@ -79,7 +79,7 @@ def plans(shape: Shape) -> list[Plan]:
 
 
 def quotas(shape: Shape, all_plans: list[Plan]) -> dict[int, int]:
-    """How many records each state partition gets; together as many as were asked for."""
+    """Returns how many records each state partition gets; together as many as were asked for."""
     weights = Counter[int]()
     for p in all_plans:
         weights[partition_for(p.group_id, SHARDS)] += p.weight  # type: ignore[assignment]

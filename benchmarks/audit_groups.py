@@ -165,7 +165,7 @@ class Consumers:
         return self.current(m, MemberState.UNREVOKED_PARTITIONS, pending, f"must revoke for epoch {self.epoch}")
 
     def reach(self, m: Member) -> CurrentRecord:
-        """It takes what is free. What it does not keep it has given up."""
+        """Takes the target's partitions that are free, and gives up what is not in the target."""
         target = set(m.target)
         before = m.held
         m.held = {n: e for n, e in before.items() if n in target}

@@ -1,4 +1,4 @@
-"""Who owned which partition of which topic, from when to when: an audit of the state topic in plain Python.
+"""Audits the state topic in plain Python: which member owned which partition of which topic, from when to when.
 
     python -m benchmarks.audit_replay FOLDER-OR-BOOTSTRAP OUT.parquet
 
@@ -63,7 +63,7 @@ def plain(schema: Any) -> Any:
 
 
 def assigned_places(raw: bytes) -> list[Place]:
-    """Of Kafka's ConsumerProtocolAssignment: a version, then topics with their partitions."""
+    """Decodes Kafka's ConsumerProtocolAssignment: a version, then topics with their partitions."""
     found: list[Place] = []
     if not raw:
         return found
@@ -96,7 +96,7 @@ class Replay:
         self.held: dict[Holder, dict[Place, int]] = {}
         """Since which offset."""
         self.owners: dict[tuple[str, str, Place], int] = {}
-        """How many members own it now."""
+        """The number of members that own each place now."""
         self.classic: dict[str, ClassicGroup] = {}
         self.intervals: list[tuple[int, str, str, str, int, str, int, int | None]] = []
         self.records = self.stale = self.second_owners = 0

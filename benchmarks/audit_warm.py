@@ -34,7 +34,7 @@ ANSWERED = (0, 1, 4)
 
 
 def seen(lake: Lake) -> dict[str, Any]:
-    """How many files there are, how many of them readers open, and how long the commands take."""
+    """Measures the lake: its files, how many of them readers open, and how long the commands take."""
     files = [p for p in Path(lake.base).rglob("*") if p.is_file()]
     figures: dict[str, Any] = {"files": len(files), "mb": round(sum(p.stat().st_size for p in files) / 1e6, 1)}
     figures["read"] = sum(len(lake.files(t)) for t in TABLES)

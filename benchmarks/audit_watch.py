@@ -23,12 +23,12 @@ class Watched:
     code: int = 0
     out: str = ""
     stderr: list[tuple[float, str]] = field(default_factory=list)
-    """When which line came on stderr."""
+    """The lines of stderr, each with the second at which it came."""
     peak_mb: dict[str, int] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
 
     def when(self, text: str) -> float:
-        """When a line with this text came."""
+        """Returns when a line with this text came; the whole duration if none did."""
         return next((at for at, line in self.stderr if text in line), self.seconds)
 
 

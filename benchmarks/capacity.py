@@ -1,4 +1,4 @@
-"""What so many members cost: CPU, memory, the size of the state topic, the time of a takeover.
+"""Measures the cost of many members: CPU, memory, the size of the state topic, the time of a takeover.
 
     make bench NAME=capacity ARGS="--members 100 1000 10000 100000"
 
@@ -60,7 +60,7 @@ INTERVAL_S = 5.0
 IDLE_S = 10.0
 TICK_S = 0.01
 PATIENT = {k: v for k, v in ENV.items() if k not in ("SIDECAR_LOOP_PROBE_MS", "SIDECAR_STATE__FENCE_INTERVAL_MS")}
-"""Nobody removes members that are silent until the load begins; everything else is as by default."""
+"""Sessions of ten minutes keep silent members until the load begins. The probe and the fences are as by default."""
 AT_ONCE = 200
 """Connections that are opened at a time."""
 
@@ -129,7 +129,8 @@ class Crowd:
             await asyncio.sleep(TICK_S)
 
     def answered(self) -> int:
-        """How many heartbeats so far. Raises RuntimeError if one was refused, or a connection was closed."""
+        """Returns how many heartbeats were answered. Raises RuntimeError if one was refused, or a connection was
+        closed."""
         refused: Counter[int] = sum((x.refused for x in self.lines), Counter())
         closed = sum(x.closed for x in self.lines)
         if refused or closed:
@@ -155,7 +156,7 @@ def owners_of(kafka: LocalKafka, size: Size) -> dict[str, Broker]:
 
 
 def topic_bytes(kafka: LocalKafka, node: Broker) -> int:
-    """Of the records' files of one replica of all partitions."""
+    """Returns the bytes of the records' files in one replica of all partitions."""
     return sum(f.stat().st_size for f in (kafka.folder / f"data-{node.node_id}").glob(f"{STATE}-*/*.log"))
 
 
@@ -232,7 +233,7 @@ class Silent(Line):
 
 
 def idle(kafka: LocalKafka, count: int) -> dict[str, object]:
-    """What `count` silent connections take."""
+    """Measures the memory and open files of `count` silent connections."""
     processes = [psutil.Process(n.sidecar.worker_pid) for n in kafka.nodes if n.sidecar is not None]
 
     async def connect() -> tuple[float, float]:

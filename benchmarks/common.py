@@ -1,4 +1,4 @@
-"""What the benchmarks share: one warm broker with a sidecar in front of it, CPU time of a process, medians."""
+"""Helpers of the benchmarks: one warm broker with a sidecar in front of it, CPU time of a process, medians."""
 
 from __future__ import annotations
 

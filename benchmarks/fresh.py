@@ -1,4 +1,4 @@
-"""How soon members get topics that were made, grown or deleted a moment ago: here and at Kafka's own coordinator.
+"""Measures how soon members get topics that were just made, grown or deleted: here and at Kafka's own coordinator.
 
     python -m benchmarks.fresh [--rounds 3] [--brokers 3] [--client java]
 

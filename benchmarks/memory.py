@@ -1,4 +1,4 @@
-"""How many bytes a member costs the coordinator, with and without the assignment itself.
+"""Measures how many bytes a member costs the coordinator, with and without the assignment itself.
 
     make bench NAME=memory
 

@@ -1,4 +1,4 @@
-"""What assignments cost everybody else: while a group of 1,000 is assigned again and again, how long do others wait?
+"""Measures what assignments cost other groups: how long these wait while a group of 1,000 is assigned again and again.
 
     make bench NAME=offload [ARGS="--seconds 10 --partitions 5"]
 

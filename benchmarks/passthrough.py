@@ -1,4 +1,4 @@
-"""What the hop through the sidecar costs: a Java consumer's MB/s, and the latency added to a passed request.
+"""Measures the hop through the sidecar: a Java consumer's MB/s, and the latency added to a passed request.
 
     make bench NAME=passthrough [ARGS="--mb 1500 --rounds 3 --pings 4000"]
 

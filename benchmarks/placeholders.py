@@ -1,4 +1,4 @@
-"""What placeholders cost: many groups with members at one broker, and one client that commits.
+"""Measures the cost of placeholders: many groups with members at one broker, and one client that commits.
 
     make bench NAME=placeholders [ARGS="--groups 1000"]
 

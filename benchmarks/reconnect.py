@@ -1,4 +1,4 @@
-"""How long librdkafka, with its defaults, stays away from a broker whose port refused it. No server can shorten that.
+"""Measures how long librdkafka, with its defaults, stays away from a port that refused it. No server can shorten that.
 
     make bench NAME=reconnect [ARGS="--clients 40"]
 
@@ -76,7 +76,7 @@ def versions() -> av.ApiVersionsResponse:
 
 
 class Attempts(logging.Handler):
-    """When a client connected to this port, by its log."""
+    """Notes when a client connected to this port, by its log."""
 
     def __init__(self, port: int) -> None:
         super().__init__()

@@ -121,7 +121,7 @@ def fill(bootstrap: str, size: Size) -> tuple[int, int]:
 
 
 def claims(bootstrap: str) -> int:
-    """How many claims the state topic holds."""
+    """Returns the number of claims in the state topic."""
     options = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer({**options, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(STATE, p, OFFSET_BEGINNING) for p in range(SHARDS)])

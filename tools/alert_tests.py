@@ -42,8 +42,8 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def _short(a: Alert) -> tuple[int, list[str]]:
-    """How many steps a fault lasts at most that is too short for the alert, and when that is looked at. What looks back
-    over some minutes goes on for so long after it."""
+    """Returns the length in steps of a fault that is too short for the alert, and the times to look. An expression that
+    looks back over some minutes stays true for that long after the fault."""
     held_s, back_s = _seconds(a.held), _back_s(a)
     steps = max(1, (held_s - back_s) // STEP_S - 1)
     return steps, [f"{s}s" for s in range(steps * STEP_S, held_s + back_s + 2 * STEP_S, STEP_S)]

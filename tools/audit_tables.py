@@ -67,7 +67,7 @@ def _table(t: Table, lines: Sequence[str], shared: Sequence[str], key_of_all: tu
 
 
 def _runs(shared: Sequence[str], lines: set[str]) -> list[str]:
-    """Which of the shared columns a table has: three or more in a row by the first and the last."""
+    """Returns the shared columns that a table has: three or more in a row by the first and the last."""
     found: list[str] = []
     for has, run in groupby(shared, key=lines.__contains__):
         names = [name for line in run for name in re.findall(r"`[^`]+`", line.partition(":")[0])]

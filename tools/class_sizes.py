@@ -66,12 +66,12 @@ def classes_of(tree: ast.AST) -> Iterator[tuple[str, Size]]:
 
 
 def large(classes: Iterable[tuple[str, Size]]) -> dict[str, Size]:
-    """Those over the limits, the largest first."""
+    """Returns the classes over the limits, the largest first."""
     return dict(sorted(((n, s) for n, s in classes if s.over(LIMITS)), key=lambda row: row[1], reverse=True))
 
 
 def problems(sizes: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) -> Iterator[str]:
-    """What the list does not allow, and what it should not allow any more."""
+    """Yields the classes that the list does not allow, and the entries that it no longer needs."""
     for name, size in sizes.items():
         allowed = listed[name][0] if name in listed else LIMITS
         if size.over(allowed):

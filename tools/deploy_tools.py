@@ -54,7 +54,7 @@ class ToolError(Exception):
 
 
 def place(name: str) -> Path:
-    """Where the program of this version is, or will be."""
+    """Returns the path of the program of this version, whether or not it is there yet."""
     if name == COMPOSE:
         version = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()[:12]
     else:
@@ -102,7 +102,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def template(release: str, options: Sequence[str] = (), chart: Path = CHART) -> str:
-    """What the chart renders, in the namespace kafka. Raises ToolError with helm's message."""
+    """Returns what helm renders from the chart in the namespace kafka. Raises ToolError with helm's message."""
     where = ("--namespace", "kafka", "--kube-version", KUBERNETES)
     done = helm("template", release, str(chart), *where, *options)
     if done.returncode != 0:

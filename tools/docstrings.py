@@ -1,6 +1,6 @@
-"""Finds docstrings of the product that begin without a subject: with a pronoun, a question word, or "Of".
+"""Finds docstrings that begin without a subject: with a pronoun, a question word, or "Of".
 
-python -m tools.docstrings [FOLDER ...]     # prints them; folders of the package, such as core/share
+python -m tools.docstrings [FOLDER ...]     # prints them; folders of the repository, such as sidecar/core/share
 
 The first line of a docstring is an action ("Returns the owner of the partition") or a noun phrase ("The partitions
 whose leaders have moved").
@@ -13,8 +13,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent / "sidecar"
-GENERATED = "wire/generated"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("sidecar", "tests", "tools", "benchmarks")
+GENERATED = "sidecar/wire/generated"
 WITHOUT_SUBJECT = frozenset(
     [
         "what",
@@ -60,8 +61,8 @@ WITHOUT_SUBJECT = frozenset(
 )
 
 
-def faults(root: Path = ROOT, folders: Iterable[str] = ("",)) -> Iterator[str]:
-    """Yields the file, the line and the first line of each."""
+def faults(root: Path = ROOT, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
+    """Yields the file, the line and the first line of each, below these folders of the repository."""
     for folder in folders:
         for path in sorted((root / folder).rglob("*.py")):
             file = path.relative_to(root)
@@ -69,7 +70,7 @@ def faults(root: Path = ROOT, folders: Iterable[str] = ("",)) -> Iterator[str]:
                 continue
             for line, text in _texts(ast.parse(path.read_text())):
                 if text.split(maxsplit=1)[0].strip(".,:;").lower() in WITHOUT_SUBJECT:
-                    yield f"{root.name}/{file}:{line}: {text}"
+                    yield f"{file}:{line}: {text}"
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -81,7 +82,7 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    found = list(faults(folders=sys.argv[1:] or ("",)))
+    found = list(faults(folders=sys.argv[1:] or FOLDERS))
     print(*found, len(found), sep="\n")
 
 

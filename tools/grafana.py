@@ -41,7 +41,7 @@ def number(title: str, about: str, expr: str, unit: str = "short") -> Panel:
 def quantiles(
     metric: str, by: str = "", select: str = "", of: tuple[float, ...] = (0.5, 0.99)
 ) -> tuple[tuple[str, str], ...]:
-    """Of a histogram of seconds."""
+    """Returns queries and legends for quantiles of a histogram of seconds."""
     keep, legend = (f"{by}, le", f" {{{{{by}}}}}") if by else ("le", "")
     rate = f"sum by ({keep}) (rate({metric}_bucket{select}{RATE}))"
     return tuple((f"histogram_quantile({q}, {rate})", f"p{q * 100:g}{legend}") for q in of)

@@ -36,7 +36,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 GENERATED = "wire/generated/"
 SPINE = ("front", "proxy", "api", "link", "coordinator", "core")  # a path should enter each at most twice: in and out
 VALUES = ("core/runtime/records.py", "core/modern/records.py", "core/consumer/records.py")
-"""What rooms hand to each other: to ask a record for its own fields is not to enter the room that it came from."""
+"""Records that rooms hand to each other: asking a record for its own fields does not enter the room it came from."""
 LIBRARIES = ("wire", "native")  # called for an answer: a path shows what was asked of them, not how they answered it
 PATHS_MODULE = "tests.house_paths"
 PATH_NAMES = ("steady heartbeat", "joining heartbeat", "OffsetCommit", "takeover")
@@ -162,7 +162,7 @@ def functions_of(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int, in
 
 
 class Plan:
-    """What the code says about the house, before anything is run."""
+    """The layers, circles and sizes of the house, read from the code before anything is run."""
 
     def __init__(self, modules: dict[str, Module]) -> None:
         self.modules = modules
@@ -511,7 +511,7 @@ def main(
     print(f"\nWORDS of names that are neither in {words.GLOSSARY} nor in {words.PLAIN}: {len(new_words)}")
     for problem in new_words:
         print(f"  {problem}")
-    subjectless = list(docstrings.faults(root))
+    subjectless = list(docstrings.faults(root.parent, (root.name,) if named is None else docstrings.FOLDERS))
     print(f"\nDOCSTRINGS that begin without a subject: {len(subjectless)}")
     for problem in subjectless:
         print(f"  {problem}")

@@ -15,10 +15,10 @@ PAGE = Path("docs/reference/logs.md")
 ROOMS = ("api", "coordinator", "core", "front", "kafka", "link", "process", "proxy", "state")
 LEVELS = ("debug", "info", "warning", "error")
 LOGS = {"log", "_log", "logger"}
-"""What a logger is called."""
+"""Names of loggers."""
 VARIES = "(varies)"
 PASSES_ON = ("core/effects.py", "coordinator/coordinator.py", "front/door.py")
-"""They hand on what others log."""
+"""Files that pass on events of other files."""
 DOOR_FIELDS = {"client", "cause", "detail", "not_logged"}
 """Fields of what front/door.py says for others, now and then."""
 HEAD = """# Log events
@@ -119,7 +119,7 @@ def _keywords(node: ast.Call) -> set[str]:
 
 
 def _keys(node: ast.expr, tree: ast.Module) -> set[str]:
-    """Of a dict, or of the last one that was given this name before."""
+    """Returns the keys of a dict, or of the last dict that was given this name before."""
     if isinstance(node, ast.Dict):
         return {k.value for k in node.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)}
     if isinstance(node, ast.Name):

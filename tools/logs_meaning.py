@@ -1,4 +1,4 @@
-"""What each event in the log means, and what to do about it, for tools/logs.py."""
+"""The meaning of each event in the log, and what to do about it, for tools/logs.py."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ SLEEPS: Mapping[str, tuple[int, str]] = {
 }
 """File, how many sleeps it may have, and why."""
 VIRTUAL_FOLDERS = ("coordinator", "front", "kafka", "process")
-"""Where time is virtual only by `clock.run`."""
+"""Folders in which time is virtual only by `clock.run`."""
 
 
 def _is_sleep(call: ast.Call, bare: set[str]) -> bool:

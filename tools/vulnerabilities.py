@@ -17,14 +17,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements/audit.lock", "requirements/build.lock")
-"""What the images are built of. audit.lock has all of sidecar.lock, and dev.lock is in no image."""
+"""Locks that the images are built of. audit.lock has all of sidecar.lock, and dev.lock is in no image."""
 SERVICES = ("pypi", "osv")
 TIMEOUT_S = 300
 CLEAN, VULNERABLE, NOT_LOOKED_UP = 0, 1, 3
 
 
 def ask(lock: Path, service: str, program: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
-    """What the service says of each package; and, if it did not answer, why."""
+    """Returns the service's answer for each package; and the reason, if it did not answer."""
     options = ["--requirement", str(lock), "--require-hashes", "--disable-pip", "--progress-spinner=off"]
     command = [*program, *options, "--format=json", f"--vulnerability-service={service}"]
     try:

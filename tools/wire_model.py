@@ -36,7 +36,7 @@ IN_SLICES = {message_name(key) for key in (*APIS, Api.LIST_OFFSETS, Api.METADATA
 """Messages that may be large and are read and written on the event loop: in slices, too."""
 HEADERS = ["RequestHeader", "ResponseHeader"]
 EMBEDDED = ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"]
-"""What members with protocol type `consumer` say and are given, inside the messages of the classic protocol."""
+"""Messages of members with protocol type `consumer`, inside the messages of the classic protocol."""
 
 INTS = {
     "int8": "b",

@@ -17,7 +17,7 @@ _HEAD = re.compile(r"^def _([de])(\d+_\w+)\((.*)\) -> (.*):$")
 
 
 class Twins:
-    """Those of one module. `wanted`: whether it has any."""
+    """The twins in one module. `wanted`: whether it has any."""
 
     def __init__(self, wanted: bool) -> None:
         self.wanted = wanted
@@ -25,7 +25,7 @@ class Twins:
         """The plain functions that have one."""
 
     def both(self, plain: list[str]) -> list[str]:
-        """This function, and its twin if there is an array in it."""
+        """Returns this function, and its twin if there is an array in it."""
         twin: list[str] = []
         for line in plain if self.wanted else ():
             if head := _HEAD.match(line):
@@ -49,7 +49,8 @@ class Twins:
         return f"{line[: call.start()]}yield from _{call[1]}s{call[2]}_{call[3]}({line[call.end() :]}"
 
     def entries(self, name: str, snaked: str, index: dict[int, int]) -> list[str]:
-        """How the twins of a whole message are called. `index`: version -> number of its layout."""
+        """Returns the functions by which the twins of a whole message are called. `index`: version -> number of its
+        layout."""
         read, write = (
             {v: f"_{kind}s{i}_{name}" for v, i in index.items() if f"_{kind}{i}_{name}" in self._known}
             for kind in ("d", "e")
@@ -57,7 +58,7 @@ class Twins:
         return _entries(name, snaked, read, write) if self.wanted else []
 
     def methods(self, name: str, snaked: str) -> list[str]:
-        """Of the message's class."""
+        """Returns the methods of the message's class that call its twins."""
         if not self.wanted:
             return []
         return [

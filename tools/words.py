@@ -30,7 +30,7 @@ ELSEWHERE = ("generated", "drill", "parts")
 
 
 def words_of(name: str) -> list[str]:
-    """Those of a name in any spelling: snake_case, CamelCase, with dots, or a sentence."""
+    """Returns the words of a name in any spelling: snake_case, CamelCase, with dots, or a sentence."""
     return [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 

@@ -1,4 +1,4 @@
-"""What brokers announce in ApiVersions: announced.tsv has a row for each API and a column for each Kafka.
+"""The API versions that brokers announce: announced.tsv has a row for each API and a column for each Kafka.
 
     python -m tests.api.announced VERSION HOST:PORT
 

@@ -279,7 +279,7 @@ RENAMED = {
     "groups": ("groups", "group_ids"),
     "coordinators": ("coordinator_keys",),
 }
-"""What an answer calls an array, and what the request does."""
+"""Arrays of a response, with their names in the request."""
 ELEMENT_NAMES = ("group_id", "key")
 """The field of an answer's element that repeats an element of the request that is a string."""
 

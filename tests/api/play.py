@@ -163,7 +163,7 @@ class Play:
             learnt or Learnt(),
         )
         self.pauses = 0
-        """How often the handler has let others have their turn."""
+        """The number of times that the handler has let others have their turn."""
         self._clock = clock or Clock()
         self._call = Call(scope, self.client, view, api, version, CORRELATION, frame, pos, told, self._clock())
         self._handler = HANDLERS[api](self._call)
@@ -180,8 +180,8 @@ class Play:
 
     # ---- what the handler does ------------------------------------------------------------------------------
     def asks(self, request: Message | None = None, version: int | None = None) -> Play:
-        """It sends this to the broker on the client's own connection; None is the client's request as it came. The
-        version is that of the client's request unless another is told."""
+        """Checks that the handler sends this to the broker on the client's own connection; None is the client's request
+        as it came. The version is that of the client's request unless another is given."""
         frame = self._take(Ask).frame
         size, api, v, correlation = PREFIX.unpack_from(frame, 0)
         assert size == len(frame) - 4
@@ -239,8 +239,8 @@ class Play:
         return self
 
     def starts(self, request: Message, version: int) -> Start:
-        """It sends this to the broker on the client's own connection, and goes on at once. What is made of the answer
-        is returned, for a test to look at."""
+        """Checks that the handler sends this to the broker on the client's own connection and goes on at once. Returns
+        the step, for a test to look at what becomes of the answer."""
         want = self._take(Start)
         api = api_of(request)
         size, key, v, correlation = PREFIX.unpack_from(want.frame, 0)

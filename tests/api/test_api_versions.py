@@ -109,7 +109,7 @@ def test_an_error_is_the_brokers_word_and_teaches_nothing(version: int, code: in
 
 @pytest.mark.parametrize("version", [3, 4, 9])
 def test_a_version_that_is_too_new_is_the_brokers_to_refuse(version: int) -> None:
-    """It answers in version 0, whatever was asked (KIP-511)."""
+    """The broker answers in version 0, whatever version was asked for (KIP-511)."""
     request = REQUEST if version <= 4 else b"newer than anything"
     refusal = av.ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[av.ApiVersion(18, 0, 2)])
     Play(Api.API_VERSIONS, request, version).asks().broker(refusal, 0).answers(refusal, 0)
@@ -122,7 +122,7 @@ def test_the_version_to_come_back_with_is_one_that_both_can() -> None:
 
 
 def test_a_version_that_only_the_broker_knows_is_refused_so_that_the_client_takes_an_older_one() -> None:
-    """What its answer says cannot be read here, and must not pass unchanged."""
+    """The sidecar cannot read the broker's answer in this version, and must not pass it on unchanged."""
     client = Client()
     newest = response((0, 0, 13), (18, 0, 6), (68, 0, 1))
     play = Play(Api.API_VERSIONS, b"something new", 6, client=client).asks().broker(newest, 5)

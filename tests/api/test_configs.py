@@ -141,7 +141,7 @@ def test_ours_and_theirs_in_one_resource() -> None:
 
 
 def test_what_the_broker_refuses_is_refused_whatever_we_think() -> None:
-    """Whoever may not change a group learns nothing of its settings."""
+    """A client that may not change a group learns nothing of its settings."""
     denied: ResultRow = (cf.GROUP, "g", Code.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
     play = alter(group((cf.SESSION, SET, "1")))
     void = AlterReply(refused={"32/g": (Code.INVALID_CONFIG, "too short")})

@@ -19,8 +19,8 @@ from sidecar.wire.apis import SERVED, Api
 from tests.api.grown import Case, Taken, arrays, elements, grown, play, request_class, versions_of
 
 CALLERS = ("member", "without rights", "elsewhere", "nobody")
-"""Nobody has not authenticated, so that the broker answers nothing: the work for the others begins with what is done
-for it. "elsewhere" is a member of groups whose offsets another broker keeps."""
+"""The callers. "nobody" has not authenticated, so that the broker answers nothing: the work for the others begins with
+what is done for it. "elsewhere" is a member of groups whose offsets another broker keeps."""
 N, MORE, TRIES = 400, 1_600, 10
 STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""

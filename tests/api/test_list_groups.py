@@ -13,7 +13,7 @@ from tests.api.play import NO_AUTHORIZER, Play
 
 CLASSIC = lg.ListedGroup("theirs", "consumer", "Stable", "classic")
 LEFT_OVER = lg.ListedGroup("g", "", "Empty", "classic")
-"""What the broker has of a managed group: its offsets."""
+"""A managed group as the broker lists it: it has only the offsets."""
 MINE = lg.ListedGroup("g", "consumer", "Stable", "consumer")
 OWNED = ListReply(groups=(Listed("g2", "consumer", "Empty", "consumer"), Listed("g", "consumer", "Stable", "consumer")))
 ONE = ListReply(groups=(Listed("g", "consumer", "Stable", "consumer"),))

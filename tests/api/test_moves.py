@@ -1,4 +1,4 @@
-"""Whose a group is, forced rebalances and patterns: settings that only sidecars know, of any group."""
+"""The owner of a group, forced rebalances and patterns: settings that only sidecars know, of any group."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_offsets_for_zookeeper_are_no_coordinators() -> None:
 
 
 def test_a_time_of_the_commit_counts_while_the_group_has_no_members() -> None:
-    """Of v1, which sarama up to 1.38 commits in."""
+    """Version 1 has a commit timestamp, and sarama up to 1.38 commits in it."""
     request, sent = commit_request(ONE), stripped(ONE)
     request.topics[0].partitions[0].commit_timestamp = sent.topics[0].partitions[0].commit_timestamp = 1_000
     conversation = Play(Api.OFFSET_COMMIT, request, 1).may_read("g").coordinates(check(ONE, 1))

@@ -89,7 +89,7 @@ def test_a_topic_without_read_has_no_other_error() -> None:
 
 
 def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
-    """That one sees the sidecar's principal."""
+    """The other broker sees the sidecar's principal, so it would not refuse the topic to this client."""
     conversation = Play(Api.OFFSET_DELETE, request("old", "mine"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
     conversation = conversation.coordinates(DeletionCheck("g")).coordinator(SUBSCRIBED)
     conversation = conversation.may_read_topics("mine", "old", refused=("old",))

@@ -135,7 +135,7 @@ def joins(topology: Topology = TOPOLOGY, **given: Any) -> StreamsHeartbeat:
 
 
 TOPICS = ("app-c", "app-r", "in")
-"""Of TOPOLOGY."""
+"""The topics of TOPOLOGY."""
 JOINED = joins()
 BEAT = StreamsHeartbeat("g", "m", 3, client_id="app", client_host="/10.0.0.9")
 

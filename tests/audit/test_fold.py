@@ -105,7 +105,7 @@ def test_what_compaction_took_is_a_gap(missing: int) -> None:
 
 
 def test_whoever_was_assigned_something_in_a_classic_group_that_is_gone_owns_nothing() -> None:
-    """Of its members only that is left: compaction took their own tombstones."""
+    """Compaction took the members' own tombstones, and only their assignments are left."""
     given = assignment(3, [("t", (0, 1))]).hex()
     head = {"protocol_type": "consumer", "assigned_generation": 0}
     found = fold(

@@ -1,4 +1,4 @@
-"""What is told of one group, in words and at a moment."""
+"""The history of one group, in words and at a moment."""
 
 from __future__ import annotations
 

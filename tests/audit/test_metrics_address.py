@@ -1,4 +1,4 @@
-"""Where `sidecar audit stream` tells its metrics, and what it tells to whoever asks."""
+"""The address of the metrics of `sidecar audit stream`, and what any client may read there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_address_that_is_taken_is_no_bug() -> None:
 
 
 def test_it_tells_numbers_and_no_names() -> None:
-    """It has no access control: docs/operate/security.md."""
+    """The address has no access control, so it names no topics or groups: docs/operate/security.md."""
     metrics = Metrics()
     metrics.set_lags([Lag(partition=3, behind=1, lost=0, age_ms=5, allowed_ms=7)])
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.serve('127.0.0.1', 0)}/metrics") as res:

@@ -404,7 +404,7 @@ def test_of_named_groups_and_topics_only_their_rights_are_needed() -> None:
 
 
 def test_the_remedy_is_the_commands_that_are_missing() -> None:
-    """Those of `sidecar acls`, and only what lacks of them."""
+    """The remedy lists the commands of `sidecar acls` for the missing rights, and no others."""
     facts = acls(*(g for g in enough() if (g.kind, g.name, g.operation) not in LACKS))
     facts.bootstrap = "h1:9092"
     head = "kafka-acls.sh --bootstrap-server h1:9092 --add --allow-principal User:s --operation"

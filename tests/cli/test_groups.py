@@ -1,4 +1,4 @@
-"""What `sidecar groups` says when sidecars do not answer, over an admin client that plays them."""
+"""The output of `sidecar groups` when sidecars do not answer, over an admin client that plays them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_another_client_is_asked_where_one_waits_for_a_sidecar_that_is_down(monk
 
 
 def test_a_client_whose_change_broke_off_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may go on waiting for the sidecar that it was led to; the next one is led to another."""
+    """Such a client may go on waiting for the sidecar that it was led to; the next one is led to another."""
     told = {"sidecar.state": "sidecar", "sidecar.epoch": "7"}
     broken, sidecars = Sidecars([BROKEN] * 9, True, dict(told)), Sidecars(told=dict(told), act=carried_out)
     clients: list[Sidecars] = [broken, sidecars]

@@ -1,4 +1,4 @@
-"""What commands print as tables, and the owner of a partition of a classic group."""
+"""The tables that commands print, and the owner of a partition of a classic group."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ HOSTILE = "a\x1b]52;c;Y3VybA==\x07\x9b2J\x85\r\n\u202eb"
 HARMLESS = r"a\x1b]52;c;Y3VybA==\x07\x9b2J\x85\r\n\u202eb"
 HARMFUL = {c for c in HOSTILE if not c.isprintable()} - {"\n"}
 WRITERS = {"output.py", "plain.py", "drill.py"}
-"""They may write to stdout by themselves; a drill has no clients but its own."""
+"""Files that may write to stdout by themselves; a drill has no clients but its own."""
 
 
 @pytest.mark.parametrize("output", [Output.TABLE, Output.CSV])
@@ -76,7 +76,7 @@ def test_a_spreadsheet_computes_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_all_commands_print_through_here() -> None:
-    """Whatever a new command prints is made plain, too."""
+    """The output of a new command is made plain, too."""
     direct = []
     for file in CLI.rglob("*.py"):
         if file.name in WRITERS:

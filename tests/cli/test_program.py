@@ -319,7 +319,8 @@ def test_history_and_owner_can_be_watched(words: tuple[str, ...], monkeypatch: p
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
 def test_no_command_says_an_error_in_its_own_way() -> None:
-    """Not `echo(..., err=True)` and then an exit: that has no line of what to do next. Only a bug has a trace."""
+    """A command does not call `echo(..., err=True)` and then exit: that has no line of what to do next. Only a bug has
+    a trace."""
     wrong = []
     for path in CLI.rglob("*.py"):
         if path.name == "program.py":

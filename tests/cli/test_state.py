@@ -1,4 +1,4 @@
-"""What `sidecar state` refuses before it reaches a broker, and which file it takes."""
+"""The files that `sidecar state` takes, and what it refuses before it reaches a broker."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ app(["top", "--bootstrap", "127.0.0.1:1", "--interval", "0.2", *sys.argv[1:]])
 """The command, over a topic that has these groups; everything from there to the terminal is its own."""
 LIMIT_S = 120
 LEAVES = "\x1b[?1049l"
-"""What gives the screen of before back."""
+"""The sequence that gives the earlier screen back."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ RATE, PARTITIONS, MEMBERS = 200, 6, 3
 PROTOCOLS = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "consumer"}
 CLIENTS = ("librdkafka", "java")
 BATCH = 500
-"""What a consumer takes at once: what tests/drill's worker asks for, and Java's default of max.poll.records."""
+"""Records that a consumer takes at once: the number in tests/drill's worker, and Java's default of max.poll.records."""
 
 
 def groups(kafka: LocalKafka, *args: str, skip: int = -1) -> tuple[int, str]:
@@ -49,7 +49,7 @@ def groups(kafka: LocalKafka, *args: str, skip: int = -1) -> tuple[int, str]:
 
 
 def picture(kafka: LocalKafka, n: Broker, group: str) -> dict[str, Any]:
-    """What this broker's sidecar tells of the group."""
+    """Returns the description of the group by this broker's sidecar."""
     return kafka.get(n, f"/group?id={group}") or {}
 
 
@@ -84,7 +84,7 @@ class Load:
         return made
 
     def remove(self, client: Client) -> None:
-        """It has ended; what it consumed still counts."""
+        """Takes out a client that has ended; what it consumed still counts."""
         self.clients.remove(client)
         self.gone.append(client)
 

@@ -102,7 +102,8 @@ def test_groups(guarded: LocalKafka) -> None:
 
 
 def test_moves_need_the_right_to_alter_configs(guarded: LocalKafka) -> None:
-    """Of the group, or of the cluster for the patterns. Without it nothing is changed, and the broker's words count."""
+    """Moves need the right for the group, or for the cluster in the case of patterns. Without it nothing is changed,
+    and the client gets the broker's own message."""
     node = guarded.nodes[0]
 
     async def set_it(conn: BrokerConnection, kind: int, name: str, key: str, value: str) -> tuple[int, str | None]:
@@ -203,8 +204,8 @@ async def shown(conn: BrokerConnection, group: str) -> Shown:
 
 
 def test_a_regex_stands_for_nothing_until_the_broker_was_asked(guarded: LocalKafka) -> None:
-    """Whoever sends it may be gone before the broker has said which of its topics it may see; then the next member of
-    the group is asked for, and till then the expression stands for nothing, not for all that matches."""
+    """The sender may be gone before the broker has said which topics it may see. Then the next member of the group is
+    asked for, and until then the expression stands for nothing, not for all that matches."""
 
     def request(group: str) -> ch.ConsumerGroupHeartbeatRequest:
         req = join_request(group, "r", [])

@@ -1,4 +1,4 @@
-"""What the tail is late with is read by another consumer (catch_up.py), from a real broker with a real librdkafka."""
+"""Another consumer (catch_up.py) reads what the tail is late with, from a real broker with a real librdkafka."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_a_removed_member_that_has_joined_again_cannot_commit_what_it_read_befor
 
 @pytest.mark.tier("nightly")
 def test_it_can_at_kafka(tmp_path: Path) -> None:
-    """What docs/reference/differences.md says of it."""
+    """At Kafka the late commit counts and records are processed twice, as docs/reference/differences.md says."""
     with LocalKafka(tmp_path, brokers=1, front="none", properties=PROPERTIES) as kafka:
         found = late_commit(kafka)
     assert found["twice"] and not found["refused"], found

@@ -1,4 +1,4 @@
-"""What is more than one batch, written to a real broker: readers see all of it or nothing, and the fence stays."""
+"""Writes of more than one batch to a real broker: readers see all of such a write or nothing, and the fence stays."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def test_by_its_id_nothing_gets_into_the_new_topic(kafka: LocalKafka) -> None:
 
 
 def test_by_its_name_it_does(kafka: LocalKafka) -> None:
-    """What brokers before 4.1 do, and what the test above would not see if it looked at nothing."""
+    """Brokers before 4.1 write by name, so the write gets into the new topic. Without this the test above might look at
+    nothing."""
 
     async def test(b: Bench) -> None:
         admin = AdminClient({"bootstrap.servers": kafka.internal, "log_level": 3})

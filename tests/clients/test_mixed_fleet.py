@@ -89,7 +89,7 @@ def test_a_group_that_nobody_manages_has_one_coordinator(mixed: LocalKafka) -> N
 
 
 def test_a_managed_group_has_two_where_its_broker_has_no_sidecar(mixed: LocalKafka) -> None:
-    """So it must not be; and whoever comes to the wrong one is refused, and owns nothing twice."""
+    """Two coordinators must be avoided. A member that comes to the wrong one is refused, and owns nothing twice."""
     group = led_by(mixed, 2, "managed-apart")
     assert asyncio.run(coordinators(mixed, group)) == [1, 2]
 

@@ -133,7 +133,7 @@ def test_a_static_member_that_restarts_while_its_group_goes_back(kafka: LocalKaf
 
 @LATER
 def test_the_next_owner_does_the_rebalance_that_the_last_one_did_not_begin(kafka: LocalKafka) -> None:
-    """It stands still when the order comes, and is killed."""
+    """The last owner stands still when the order comes, and is killed."""
 
     async def order(conn: BrokerConnection) -> None:
         assert await alter(conn, live.group, ("sidecar.rebalance", SET, "lag is uneven")) == (0, None)

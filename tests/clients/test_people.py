@@ -1,5 +1,5 @@
-"""What people are told of live groups of all four kinds, on a real broker: the list, a description, members, reasons,
-history, the live view and the page's API. A share group and a streams group of the broker's own are listed, too."""
+"""People see live groups of all four kinds on a real broker: the list, a description, members, reasons, history, the
+live view and the page's API. A share group and a streams group of the broker's own are listed, too."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def behind(kafka: LocalKafka, here: tuple[str, str], new: Consumer) -> None:
 
 
 def show(kafka: LocalKafka) -> None:
-    """What a terminal shows: `SHOW=1 pytest -s`."""
+    """Prints what a terminal shows: `SHOW=1 pytest -s`."""
     here, node = ("--bootstrap", kafka.bootstrap), kafka.nodes[0]
     for words in (
         ("groups", "list", *here),

@@ -1,4 +1,4 @@
-"""What a sidecar that has just started knows of the racks of brokers that are down, at real brokers (KIP-1073)."""
+"""A sidecar that has just started knows the racks of brokers that are down, at real brokers (KIP-1073)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_sidecar_that_starts_while_a_broker_is_down_knows_its_rack(trio: Local
 
 
 async def compare(kafka: LocalKafka) -> None:
-    """What one reader has seen all the time, and another one that begins when a broker is down."""
+    """Compares a reader that has seen all brokers with one that begins when a broker is down."""
     first, _, last = kafka.nodes
     assert last.process is not None
     conn = await BrokerConnection.open("127.0.0.1", first.internal_port, "racks")

@@ -182,8 +182,8 @@ def test_without_a_broker_it_says_so_and_gives_up_after_a_while(tmp_path: Path) 
 
 
 def test_a_node_id_that_is_no_broker_keeps_the_port_open(trio: LocalKafka, tmp_path: Path) -> None:
-    """What passes needs no coordinator: it goes on, for longer than `broker_wait_ms`. Managed groups are not served,
-    and not passed on either."""
+    """Requests that need no coordinator pass for longer than `broker_wait_ms`. Managed groups are not served, and not
+    passed on either."""
     listen, admin_port = free_ports(2)
     broker, wait_ms = f"127.0.0.1:{trio.nodes[0].clients_port}", 1_000
     args = ["--listen", f"127.0.0.1:{listen}", "--broker", broker, "--node-id", "77"]

@@ -1,5 +1,5 @@
-"""Nothing is shared between front and coordinator: the tests of unmodified clients once more, with each sidecar split
-into two processes that speak over a Unix socket."""
+"""Front and coordinator share nothing: the tests of unmodified clients run once more, with each sidecar split into two
+processes that speak over a Unix socket."""
 
 from __future__ import annotations
 

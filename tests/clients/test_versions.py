@@ -1,5 +1,5 @@
-"""What the broker behind serves, the sidecar serves: the same requests to the broker and through the sidecar before it,
-in versions that only old or new Kafkas have."""
+"""The sidecar serves what the broker behind it serves: the same requests go to the broker and through the sidecar
+before it, in versions that only old or new Kafkas have."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def switch(world: LocalKafka, how: str) -> None:
 
 @pytest.mark.tier("all")
 def test_which_kinds_of_groups_a_broker_serves(other: LocalKafka) -> None:
-    """Its ApiVersions lists the APIs of a kind that is switched off. Groups with members do not go back to it."""
+    """The broker's ApiVersions lists the APIs of a kind that is off. Groups with members do not go back to it."""
     if other.version.startswith("3."):
         assert served(other) == {"classic"}
         return

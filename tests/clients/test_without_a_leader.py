@@ -1,4 +1,4 @@
-"""What was acknowledged is on as many replicas as must be in sync, and each of them tells the end of its log: so a
+"""Acknowledged records are on as many replicas as must be in sync, and each of them tells the end of its log. So a
 sidecar knows that it has read everything also while a partition of the state topic has no leader
 (docs/design/decisions.md, Read index)."""
 
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.tier("all")
 STATE = "__group_state"
 CONSUMER, DEBUGGING = -1, -2
 JOINS_S = 8.0
-"""Of the 9 s for which nobody knows that the broker is dead."""
+"""Seconds for a join: fewer than the 9 s for which no controller notices that the broker is dead."""
 
 
 async def end_of(conn: BrokerConnection, replica_id: int) -> tuple[int, int]:
-    """Of partition 0 of the state topic: (error code, offset)."""
+    """Returns the end of partition 0 of the state topic: (error code, offset)."""
     topic = lo.ListOffsetsTopic(STATE, [lo.ListOffsetsPartition(0, timestamp=-1)])
     res = await conn.request(lo, "ListOffsets", lo.ListOffsetsRequest(replica_id=replica_id, topics=[topic]), high=7)
     told = res.topics[0].partitions[0]

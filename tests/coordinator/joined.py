@@ -21,7 +21,7 @@ from tests.inprocess.placeholder_group import PlaceholderGroup
 
 OURS = "kafka-group-sidecar"
 SLOW_S = 0.3
-"""How long the broker holds back a first JoinGroup in these tests."""
+"""Seconds for which the broker holds back a first JoinGroup in these tests."""
 
 
 def shorten_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

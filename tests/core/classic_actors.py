@@ -39,7 +39,7 @@ BOUND_MS = SLOWEST_MS + DELAY_MS + 1_000
 STRIDE = 100
 """Each SyncGroup of a leader gives partitions of a hundred of its own: so one sees by whom something was assigned."""
 FORBIDDEN = (0, 1)
-"""What followers assign, who may not."""
+"""Partitions that followers assign, although only the leader may."""
 ASK_AGAIN = (Code.NOT_COORDINATOR, Code.GROUP_MAX_SIZE_REACHED, Code.REBALANCE_IN_PROGRESS)
 
 
@@ -104,7 +104,7 @@ class Crowd:
     world: ClassicWorld
     rng: random.Random
     faults: float = 1.0
-    """How often something goes wrong."""
+    """Factor for the probability of each fault."""
     sloth: bool = False
     """The next leader does not sync, but sends heartbeats all the same."""
     actors: list[Actor] = field(default_factory=list)

@@ -36,7 +36,7 @@ def subscription(topics: Sequence[str], owned: Places | None = None, generation:
 @dataclass
 class ClassicClient:
     name: str
-    """Also the client id."""
+    """The client's name, also its client id."""
     group_id: str = "g"
     version: int = 9
     """Version of JoinGroup; those of the other requests follow from it."""

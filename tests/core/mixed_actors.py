@@ -32,7 +32,7 @@ class LostError(Exception):
 
 class MixedWorld(ClassicWorld):
     loses: float = 0.0
-    """How often a write is lost."""
+    """The probability that a write is lost."""
     rng: random.Random
 
     def send(self, hb: ConsumerHeartbeat) -> HeartbeatReply:

@@ -1,4 +1,4 @@
-"""What clients choose the keys of is bounded, however many there are and however long they are."""
+"""Caches whose keys clients choose are bounded, however many keys there are and however long they are."""
 
 from __future__ import annotations
 

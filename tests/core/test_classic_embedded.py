@@ -1,4 +1,4 @@
-"""What consumers say inside the classic protocol, as bytes: read where it must be, and passed on as it is."""
+"""Subscriptions and assignments of the classic protocol, as bytes: read where they must be, and passed on unchanged."""
 
 from __future__ import annotations
 

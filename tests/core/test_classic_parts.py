@@ -186,7 +186,8 @@ def test_a_rebalance_to_which_nobody_comes_says_so_once(rebalance_ms: int) -> No
 def test_a_claim_is_stale_if_it_is_older_than_the_assignment_or_the_partition_is_anothers(
     said: int, holder: str | None, stale: bool
 ) -> None:
-    """Also where the last assignment gives the partition to nobody: an assignor that trusts the claim would keep it."""
+    """A claim may also be stale where the last assignment gives the partition to nobody: an assignor that trusts the
+    claim would keep it."""
     group = ClassicGroup("g", type="consumer", assigned_generation=2)
     for name, owned in (("m1", {"t": (1,)}), ("m2", {})):
         protocols = (("range", subscription(["t"], owned, said)),)

@@ -1,4 +1,4 @@
-"""What an answer waits for: the records of its own group, and of no other."""
+"""An answer waits for the records of its own group, and of no other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_answer_does_not_wait_for_the_records_of_others() -> None:
 
 
 def test_answers_leave_as_their_groups_are_committed() -> None:
-    """Those of one group wait for an earlier append than those of another, which were held before."""
+    """Answers of one group wait for an earlier append than those of another, which were held before."""
     s = SlowAppends(g=2, h=2)
     s.join(1, "h", "new")
     s.join(2, "g", "new")

@@ -114,8 +114,8 @@ def test_what_a_commit_is_told_counts() -> None:
 
 
 def test_every_api_says_by_what_java_ends() -> None:
-    """Its code has the shortest lists of what it goes on from: what ends another client ends it, too, or the table is
-    not read off the code."""
+    """Java's code has the shortest lists of errors that it goes on from. An error that ends another client ends Java,
+    too, or the table is not read off the code."""
     for api, clients in ENDS.items():
         assert "Java" in clients, api
         for code in Code:

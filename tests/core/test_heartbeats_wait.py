@@ -79,7 +79,7 @@ def same_answers(seed: int) -> None:
 
 
 def test_no_front_answers_while_a_run_is_under_way() -> None:
-    """It was begun by a timer, so no record has voided what fronts were granted."""
+    """A timer began the run, so no record has voided the fronts' grants."""
     world = World(ConsumerConfig(assignment_interval_ms=60_000))
     world.topics(topic(1, "t", 4))
     beat = ConsumerHeartbeat("g", "m1", 2, owned={topic_id(1): (0, 1, 2, 3)})

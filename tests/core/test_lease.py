@@ -1,4 +1,4 @@
-"""What a lease lets a sidecar do, by both clocks, and what becomes of the time in which nobody could be heard."""
+"""A lease limits what a sidecar may do, by both clocks. Time in which no member could be heard is given back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator does for bytes of a client grows with their number, and no faster.
+"""The coordinator's work for bytes of a client grows with their number, and no faster.
 
 CPU is measured, which a busy machine makes longer: so what looks steep is measured again with many more elements, at
 which the square of their number would be most of the work.
@@ -40,7 +40,7 @@ N, MORE, TRIES, FLOOR_MS = 1_000, 4, 10, 0.5
 STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""
 Work = Callable[[int], Callable[[], object]]
-"""What is done for so many elements, once; all that comes before is not measured."""
+"""Prepares the work for so many elements, and returns the part that is measured."""
 
 
 def owns(*topics: tuple[str, list[int]], generation: int = 1) -> bytes:

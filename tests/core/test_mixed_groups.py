@@ -1,5 +1,4 @@
-"""What the simulation (tests/sim) found in groups that change their protocol, each as the shortest script that shows
-it."""
+"""Bugs that the simulation (tests/sim) found in groups that change their protocol, each as its shortest script."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def test_a_downgraded_group_leaves_no_record_of_a_consumer_group() -> None:
 
 
 def test_a_group_whose_last_member_left_while_it_joined_becomes_a_consumer_group() -> None:
-    """Its first rebalance waits for its delay, whoever is there; a protocol of nobody was looked for (seed 30)."""
+    """The group's first rebalance waits for its delay; a protocol of no members was looked for (seed 30)."""
     world = _world()
     old = _classic("old")
     world.request(old.join())
@@ -71,7 +70,7 @@ def test_a_group_whose_last_member_left_while_it_joined_becomes_a_consumer_group
 
 
 def test_topics_of_a_consumer_group_without_members_of_the_consumer_protocol_are_looked_at() -> None:
-    """Where a group may not be downgraded: nobody but its classic members sends heartbeats (seed 1477)."""
+    """A group that may not be downgraded hears only the heartbeats of its classic members (seed 1477)."""
     world = _world()
     world.config = replace(world.config, migration_policy="upgrade", assignment_interval_ms=0)
     new = Client(world, "g", "new", names=("t",))
@@ -134,7 +133,7 @@ def test_what_a_group_was_assigned_before_its_upgrade_may_be_out_of_date() -> No
 
 
 def test_the_member_that_makes_a_group_classic_syncs_with_what_all_its_members_know() -> None:
-    """Its own first protocol may be one that the others do not know."""
+    """The member's own first protocol may be one that the others do not know."""
     world = _world()
     last = Client(world, "g", "consumer", ("t",), instance_id="i")
     for _ in range(3):
@@ -153,8 +152,8 @@ def test_the_member_that_makes_a_group_classic_syncs_with_what_all_its_members_k
 
 
 def test_who_a_classic_member_is_comes_before_what_it_says() -> None:
-    """Of two faults in one JoinGroup to a consumer group Kafka names the first that it looks at: is there room, do the
-    protocols fit, has it a member id, is it that member, and only then, can its subscription be read?"""
+    """Kafka names the first fault that it finds in a JoinGroup to a consumer group: is there room, do the protocols
+    fit, has it a member id, is it that member, and only then, can its subscription be read?"""
     world = _world()
     Client(world, "g", "new", names=("t",)).heartbeat()
     unreadable = (("range", b"\xff"),)

@@ -95,8 +95,8 @@ def test_a_sync_timer_removes_only_in_the_generation_that_it_was_set_in() -> Non
 def test_a_group_that_was_taken_in_goes_on_above_every_generation_that_a_member_speaks_of(
     said: int, next_one: int
 ) -> None:
-    """Nobody tells the generation of a group at the broker. A member may speak of a later one only when it joins. After
-    the last generation there is no other, so nobody is believed who speaks of it."""
+    """The broker does not tell the generation of its group. A member may speak of a later one only when it joins. After
+    the last generation there is no other, so no member that speaks of it is believed."""
     world = World(NO_WAIT)
     world.topics(topic(1, "t", 12))
     native = NativeMember("m1", None, "c", "/h", subscription(["t"], {"t": (0,)}, 7), assignment(3, [("t", (0,))]))

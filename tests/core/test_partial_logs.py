@@ -13,7 +13,7 @@ from tests.core.world import Client, World, topic
 
 
 def records() -> list[Record]:
-    """Of the consumer group `g` and the classic group `h`, each kind of record at least once."""
+    """Returns records of the consumer group `g` and the classic group `h`, each kind at least once."""
     world = World()
     world.topics(topic(1, "a", 4))
     Client(world, "g", "m1", ("a",)).heartbeat()

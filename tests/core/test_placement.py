@@ -1,4 +1,4 @@
-"""Which sidecar owns a partition, and which partition a group is in."""
+"""The sidecar that owns a partition, and the partition of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members may hold in memory: ids that are pending, protocols, bytes of a group and of all groups."""
+"""The memory that members may hold: ids that are pending, protocols, bytes of a group and of all groups."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_subscription_counts_once_as_its_group_uses_it_and_in_the_record_of_ea
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_the_count_is_no_less_than_the_records_that_every_sidecar_keeps(protocol: str) -> None:
-    """Whatever is long in what a member says: its own names, or those of its topics, protocols and assignment."""
+    """Everything long in a member counts: its own names, or those of its topics, protocols and assignment."""
     s = Small()
     names, long = tuple(f"{n:04}" + "t" * 200 for n in range(500)), "x" * 30_000
     for n in range(10):
@@ -238,7 +238,7 @@ def test_the_count_is_no_less_than_the_records_that_every_sidecar_keeps(protocol
 
 
 def test_the_books_are_right_whatever_members_do() -> None:
-    """What a shard holds is what its groups hold, and that is what their members take."""
+    """A shard holds the bytes of its groups, and these hold the bytes of their members."""
     rng = random.Random(34)
     s = Small()
     for _ in range(3_000):

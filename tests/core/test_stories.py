@@ -63,7 +63,7 @@ class Story:
         self.owned: dict[str, Partitions] = {}
         self.instances: dict[str, str] = {}
         self.pending: dict[int, Callable[[Answer], str]] = {}
-        """Who waits for an answer: token -> the line when it comes."""
+        """Requests that wait for an answer: token -> the line when it comes."""
         self.classic = ClassicWords(self.world, GROUP)
 
     # ---- words --------------------------------------------------------------------------------------------

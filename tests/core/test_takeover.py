@@ -60,7 +60,7 @@ def test_a_member_that_was_heard_here_has_its_session_and_no_more() -> None:
 
 @pytest.mark.parametrize("after_ms", [2_000, SESSION_MS + 2_000, LEASE_MS - 2_000])
 def test_a_silent_member_has_its_session_from_the_word_of_the_former_owner(after_ms: int) -> None:
-    """It may have answered the member until then. Nobody stays longer than without such a word."""
+    """The former owner may have answered the member until then. No member stays longer than without such a word."""
     world, (heard, silent) = consumers(2)
     world.shard = world.rebuilt(LEASE_MS)
     beating(world, heard, after_ms)
@@ -83,7 +83,7 @@ def test_a_doubt_never_becomes_longer() -> None:
 
 
 def test_whoever_must_give_up_partitions_has_that_time_too() -> None:
-    """It was told so by the former owner, whose answers it may still get."""
+    """The former owner told the member to give partitions up, and the member may still get its answers."""
     world, (one, _) = consumers(2, rebalance_ms=2_000)
     third = Client(world, "g", "m2", ("t",))
     third.heartbeat()
@@ -154,7 +154,8 @@ def test_a_partition_tells_whether_members_of_its_groups_wait_for_one_another() 
 
 
 def test_a_record_that_names_a_topic_twice_names_it_once() -> None:
-    """Whoever may write to the state topic could otherwise stop the group's assignments: the kernels refuse them."""
+    """A client that may write to the state topic could otherwise stop the group's assignments: the kernels refuse such
+    topics."""
     world, clients = consumers(2)
     world.log = [replace(r, topic_names=("t", "t")) if isinstance(r, MemberRecord) else r for r in world.log]
     world.shard = world.rebuilt(0)

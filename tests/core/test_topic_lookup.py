@@ -96,7 +96,7 @@ def test_a_member_of_the_classic_protocol_waits_as_well() -> None:
 
 
 def test_a_group_that_is_upgraded_keeps_what_its_members_have_of_a_new_topic() -> None:
-    """What they are assigned is known by name; of a topic that the list lacks it would be lost."""
+    """Members' assignments are known by name; those of a topic that the list lacks would be lost."""
     world = _world()
     world.classic = replace(world.classic, initial_rebalance_delay_ms=0)
     world.request(ClassicClient("old", version=3, protocols=(("range", subscription(["new"])),)).join())

@@ -58,7 +58,7 @@ class World(OneShard):
         """A look at topics takes no time; False: it ends with `see`."""
         self.running: list[RunAssignor] = []
         self.notes: list[Log | Count | Observe] = []
-        """What went to the log and the metrics; whoever reads them takes them out."""
+        """Notes for the log and the metrics; a reader takes them out."""
         self.endings = Endings(self._code_of_empty_shard)
 
     def empty(self, lease_ms: int = 0) -> Shard:

@@ -41,7 +41,7 @@ exec env -i PATH="$PATH" container=other SYSTEMD_UNIT_PATH=/run/try/units INIT -
 REMOVE = """mount -t tmpfs none /mnt && mkdir /mnt/c && mount -t cgroup2 none /mnt/c && cd /mnt/c
 find "$1" -depth -type d -exec rmdir {} +"""
 NEEDED = "sysinit.target", "basic.target", "sockets.target", "shutdown.target", "network-online.target", TARGET
-"""What units pull in by default; here these are empty."""
+"""Units that are pulled in by default; here they are empty."""
 
 
 class SystemdError(Exception):

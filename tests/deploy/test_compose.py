@@ -123,7 +123,7 @@ def test_images_are_built_of_what_is_locked_and_run_as_a_user_with_a_health_chec
 @go
 @pytest.mark.timeout(600)
 def test_the_library_of_docker_compose_loads_it(compose: dict[str, Any], root: Path, tmp_path: Path) -> None:
-    """It checks the file against the specification, merges and interpolates, as `docker compose config` does."""
+    """The library checks the file against the specification, merges and interpolates, like `docker compose config`."""
     loaded = load_compose(root / "docker-compose.yml")
     assert set(loaded["services"]) == set(compose["services"])
     for name in ("broker-1", "sidecar-1"):

@@ -1,4 +1,4 @@
-"""What clients can make a sidecar take at most, by its default limits, is less than what its surroundings allow it."""
+"""The memory that clients can make a sidecar take, by its default limits, is less than its surroundings allow it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sidecar.front.reads import LITTLE_BYTES
 from sidecar.process.limits import LimitsSection
 
 ALONE_MB, SILENT_KB, LARGE_MIB = 84, 7.5, 17
-"""Of a sidecar without clients, and of a silent connection (benchmarks/capacity.py); of a large request while its
-handler works (front/large.py)."""
+"""Memory of a sidecar without clients, and of a silent connection (benchmarks/capacity.py); of a large request while
+its handler works (front/large.py)."""
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 

@@ -18,7 +18,7 @@ from tests.deploy.own_systemd import PYTHON, SEEN, OwnSystemd, missing
 SERVICE, SOCKET = "kafka-group-sidecar.service", "kafka-group-sidecar.socket"
 FOLDER = "deploy/systemd"
 PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds")
-"""What the board `fleet` shows of a process."""
+"""Metrics of a process that the board `fleet` shows."""
 
 
 @dataclass(frozen=True)

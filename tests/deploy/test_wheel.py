@@ -1,5 +1,5 @@
-"""What `pip install` gets: a wheel with compiled kernels, which needs no compiler, and a source distribution that does
-without one. Both are built as a release builds them, and installed into fresh environments whose PATH has no compiler.
+"""`pip install` gets a wheel with compiled kernels, which needs no compiler, or a source distribution that does without
+one. Both are built as a release builds them, and installed into fresh environments whose PATH has no compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ended(command: list[str], env: dict[str, str] | os._Environ[str]) -> subprocess.CompletedProcess[str]:
-    """Not in this repository's folder: Python would find the package there."""
+    """Runs a command outside this repository's folder: there Python would find the package."""
     return subprocess.run(["nice", *command], capture_output=True, text=True, check=False, env=env, cwd="/")
 
 

@@ -270,7 +270,7 @@ class ClassicSide:
 
     @staticmethod
     def assignment(i: int, members: int) -> bytes:
-        """Of the member at this place, so that no partition is left out."""
+        """Returns the assignment of the member at this place; together the members leave no partition out."""
         given = ca.ConsumerProtocolAssignment([ca.TopicPartition("diff-a", list(range(TOPICS["diff-a"]))[i::members])])
         return b"\0\1" + given.encode(1)
 

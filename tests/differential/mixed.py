@@ -137,7 +137,7 @@ class MixedSide(ClassicSide):
         super().send(n, s)
 
     def intended_difference(self, n: int, theirs: ClassicSide) -> str:
-        """Why the answers differ, if they are meant to (docs/reference/differences.md):
+        """Returns why the answers differ, if they are meant to (docs/reference/differences.md):
         * A group whose classic generation came to no assignment keeps the last one when it upgrades; Kafka drops it.
         * So does a member that waits for a generation, and what it claims and nobody else has is its own.
         * One that is upgraded before the rebalance of its downgrade is over keeps what members have; Kafka takes the

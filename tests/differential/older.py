@@ -1,4 +1,4 @@
-"""Where a Kafka before 4.4 does something else than 4.4.0, and so than the sidecar.
+"""Differences of a Kafka before 4.4 from 4.4.0, and so from the sidecar.
 
 Each has a name and a row in docs/reference/differences.md, and excuses a step only if that cannot differ for another
 reason."""
@@ -42,8 +42,8 @@ def harmless_difference(s: Step, ours: object, theirs: object) -> str:
 
 
 def parts(before: cd.DescribedGroup, assignor: str, names: bool, ours: object, theirs: object) -> str:
-    """Why the groups differ after this join, or nothing. `before`: the group as the older Kafka had it. `names`: the
-    member may bring names to subscribe to, which raise the epoch in any case."""
+    """Returns why the groups differ after this join, or an empty string. `before`: the group as the older Kafka had it.
+    `names`: the member may bring names to subscribe to, which raise the epoch in any case."""
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
         return ""
     if not len(ours) == len(theirs) == HEARTBEAT_FIELDS or ours[0] != 0 or theirs[0] != 0:

@@ -87,7 +87,7 @@ class StreamsSide(Side):
         return {t.subtopology_id: len(t.partitions) for t in res.active_tasks or ()}
 
     async def internal_topics(self) -> dict[str, int]:
-        """Those of the group's topology, with their replication factors."""
+        """Returns the internal topics of the group's topology, with their replication factors."""
         g = await self.described()
         return {
             t.name: t.replication_factor
@@ -374,7 +374,7 @@ class StreamsSide(Side):
         return known and _uncounted(ours) == _uncounted(theirs)
 
     def ends(self, ours: object, theirs: object) -> str:
-        """Why the script ends here though both are right, if so."""
+        """Returns why the script ends here though both are right; an empty string if it goes on."""
         if isinstance(theirs, tuple) and theirs[0] == UNKNOWN_SERVER_ERROR and self.served:
             unready = isinstance(ours, tuple) and any(code in NOT_READY for code, _ in ours[STATUSES])
             return "endpoints of a topology that is not ready" if unready else ""

@@ -1,4 +1,4 @@
-"""What the scripts of streams groups do. streams.py speaks their steps."""
+"""The scripts of streams groups. streams.py speaks their steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.differential.topology import SOURCES, Topo, changed_topology, random_
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 TIMEOUT_MS = 600_000
-"""Of a rebalance: longer than any script."""
+"""The timeout of a rebalance: longer than any script."""
 LEAVE, LEAVE_FOR_A_WHILE = -1, -2
 
 

@@ -25,7 +25,7 @@ SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
 OLDER_SHARE = 4
 """The Kafka before the anchor plays the scripts of the anchor, divided by this."""
 LEAST_STEPS = 20
-"""Of a script on average: the scripts are about something."""
+"""The steps of a script on average, at least: the scripts are about something."""
 
 
 @pytest.fixture(scope="module", params=[KAFKA, pytest.param(BEFORE, marks=pytest.mark.tier("all"))])

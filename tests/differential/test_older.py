@@ -1,4 +1,4 @@
-"""What is excused on a broker before the anchor: the listed differences, and nothing that looks like them."""
+"""The listed differences are excused on a broker before the anchor, and nothing that looks like them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages for operators name is there: commands and options, settings, metrics, drills, links.
+"""Everything that the pages for operators name is there: commands and options, settings, metrics, drills, links.
 
 Each finder is tried on a mistake too, so that a page without findings is a page that was read."""
 
@@ -93,7 +93,7 @@ def program() -> Any:
 
 
 def fault(words: list[str]) -> str | None:
-    """What the program would say of these words; it is no fault if a page leaves out what is required."""
+    """Returns the program's error for these words, if any; a page may leave out what is required."""
     command = program()
     while words and hasattr(command, "commands"):
         name, *words = words
@@ -163,7 +163,7 @@ def test_each_limit_has_a_row_that_says_what_a_client_sees() -> None:
 
 
 def test_each_limit_says_where_it_is_counted() -> None:
-    """But for a turn: whoever comes to its end refuses nothing, and closes nothing."""
+    """A turn is the exception: it refuses nothing at its end, and closes nothing."""
     table = page("operations").partition("\n## Limits\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+) \|[^|]*\| ([^|]*) \|$", table, re.M)
     assert [name for name, counted in rows if counted == "-"] == ["`turn_requests`"]
@@ -272,7 +272,7 @@ def test_what_a_page_names_is_there(name: str, finder: Callable[[str], list[str]
 
 
 def test_the_pages_are_read() -> None:
-    """Not that a pattern found nothing."""
+    """The patterns find something on the pages."""
     both = page("operations") + page("procedures")
     assert len(list(commands(both))) > 30 and len(set(named_settings(page("operations")))) > 60
     assert {"limits.frame_bytes", "exporter.series", "admin_access.*", "groups.include"} <= set(named_settings(both))

@@ -1,4 +1,4 @@
-"""What drills know of clients of share and streams groups, and what their judge finds."""
+"""Clients of share and streams groups in drills, and the findings of their judge."""
 
 from __future__ import annotations
 

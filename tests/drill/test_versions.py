@@ -1,4 +1,4 @@
-"""Where the drills take another version from: an earlier commit, and one of tomorrow."""
+"""The drills take another version from an earlier commit, and make one of tomorrow."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class About(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps({"version": version}).encode())
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing on stderr."""
+        """Writes nothing to stderr."""
 
 
 @pytest.mark.parametrize(("tells", "told"), [("0.1.0+abc", "0.1.0+abc"), ("", commands.BEFORE_ABOUT)])

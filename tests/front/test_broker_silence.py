@@ -1,4 +1,4 @@
-"""What becomes of clients whose broker is silent: answered from memory or closed, on old connections and new.
+"""Clients whose broker is silent are answered from memory or closed, on old connections and new.
 
 Symptom: at the sidecar of a suspended broker every request hung until its client gave up, also what the sidecar could
 answer, and a member whose owner was well was removed, since it waited there for the address of its coordinator.
@@ -35,8 +35,8 @@ VERSIONS = av.ApiVersionsRequest(client_software_name="app", client_software_ver
 
 
 class Silence(EmbeddedFront):
-    """Its probes reach the brokers in memory, as its clients do. `reached` False: connections to the broker are not
-    even made."""
+    """A front whose probes reach the brokers in memory, as its clients do. `reached` False: connections to the broker
+    are not even made."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**{"silence_ms": LIMIT_MS, **given})
@@ -197,7 +197,8 @@ def test_who_has_begun_to_authenticate_is_not_let_in() -> None:
 @pytest.mark.parametrize("there", [True, False], ids=["is there", "has gone"])
 @pytest.mark.parametrize("message", [metadata("orders"), FIND, VERSIONS], ids=["passed", "handled", "before all"])
 def test_who_has_been_let_in_without_authentication_shows_that_nobody_has_to(message: Message, there: bool) -> None:
-    """Its connection is as old as the broker's process, or younger: that has had no other settings since."""
+    """Such a client's connection is as old as the broker's process, or younger: the broker has had no other settings
+    since."""
 
     async def test(embedded: Silence) -> None:
         first = await embedded.client()

@@ -21,7 +21,7 @@ from tests.inprocess.transport import MemoryTransport
 
 CROWD, ITERATIONS = 300, 400
 REQUEST_S, READ_S = 0.00001, 0.00001
-"""What one request takes the loop, and one read. Thousands fit into one that brings 64 KiB."""
+"""Time that one request takes the loop, and one read. Thousands fit into one that brings 64 KiB."""
 MIB = 1 << 20
 
 
@@ -114,7 +114,7 @@ def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> N
 
 
 def test_who_waits_for_others_is_read_no_sooner_because_it_takes_its_answers() -> None:
-    """Whoever is not read for two reasons is read again when both are over, in any order."""
+    """A client that is not read for two reasons is read again when both are over, in any order."""
 
     async def main() -> None:
         crowd = Crowd()

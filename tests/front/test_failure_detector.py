@@ -1,4 +1,4 @@
-"""When a broker counts as silent, on times that a test makes up: nothing here waits."""
+"""A broker counts as silent or not, on times that a test makes up: nothing here waits."""
 
 from __future__ import annotations
 

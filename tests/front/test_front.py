@@ -1,4 +1,4 @@
-"""What becomes of requests at the front: the coordinator is late, goes or asks back; clients and handlers fail."""
+"""Requests at the front: the coordinator is late, goes or asks back; clients and handlers fail."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
 
 
 def test_a_commit_that_comes_back_for_a_client_that_has_gone_is_said_to_have_ended() -> None:
-    """It was never sent, and nobody is to wait for it."""
+    """The commit was never sent, so no other request must wait for it."""
 
     async def test(embedded: EmbeddedFront) -> None:
         embedded.show()
@@ -461,7 +461,7 @@ def test_commits_of_several_clients_share_so_many_connections_to_it(lanes: int) 
 
 @pytest.mark.parametrize("down", [True, False])
 def test_if_that_broker_does_not_answer_the_clients_connection_breaks(down: bool) -> None:
-    """Nobody can say whether the offsets were stored."""
+    """The sidecar cannot say whether the offsets were stored."""
 
     async def test(embedded: EmbeddedFront) -> None:
         embedded.show(leaders=(2,))

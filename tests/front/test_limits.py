@@ -170,7 +170,7 @@ def test_what_was_held_waits_too_while_answers_are_not_read() -> None:
 
 ANSWER = b"a" * (1 << 20)
 KEPT = len(ANSWER) + PIECE_BYTES
-"""It is there as a whole while its first piece is with the transport."""
+"""Bytes of an answer that are kept: the whole is there while its first piece is with the transport."""
 
 
 class NotRead(MemoryTransport):

@@ -1,4 +1,4 @@
-"""What is sent leaves in its order, in pieces, and what is kept of it is counted."""
+"""Everything that is sent leaves in its order, in pieces, and what is kept of it is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client connection ends: clients that close one half, brokers that go, time-outs, too many connections."""
+"""Ends of a client connection: clients that close one half, brokers that go, time-outs, too many connections."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.inprocess.embedded_front import EmbeddedFront
 from tests.inprocess.embedded_sidecar import turns, until
 
 BODY = 9
-"""Where the body of a response begins whose header has tagged fields."""
+"""The offset of a response's body behind a header that has tagged fields."""
 BEAT = st.StreamsGroupHeartbeatRequest("g", "m", 3)
 ASKED = StreamsHeartbeatReply(member_id="m", member_epoch=3, create=(NewTopic("app-r", 2, 1), NewTopic("app-c", 2, 1)))
 LOST = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))

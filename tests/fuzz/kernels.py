@@ -61,7 +61,7 @@ CALLS: tuple[tuple[int, Call], ...] = (
     (9, lambda k, a: of_groups(k).simple(*a)),
     (12, lambda k, a: of_groups(k).sticky(*a[:10], array("q", a[10]), first(a[11]))),
 )
-"""How many arrays each wants, and how it is called with them."""
+"""The number of arrays that each kernel wants, and its call with them."""
 
 
 def written(call: int, arrays: list[Any]) -> bytes:

@@ -35,7 +35,7 @@ FINDINGS_MAX = 5
 
 
 class Slow(BaseException):
-    """Not caught by what is tested."""
+    """An input took too long. The tested code does not catch this."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tests.harness.tiers import Seeds
 from tests.inprocess.embedded_sidecar import Counted, Lines
 
 INPUTS = 20_000
-"""Of all targets together, besides their seeds."""
+"""Inputs of all targets together, besides their seeds."""
 
 FOUND: dict[str, tuple[str, bytes]] = {
     "a response header that ends too soon was an IndexError": ("headers", b"\0\6client"),

@@ -1,4 +1,4 @@
-"""What the bugs that tests/sim and tests/whole plant cost, and the scenes of tests/whole, and so the tier of each.
+"""Costs of the bugs that tests/sim and tests/whole plant, and of the scenes of tests/whole, and so the tier of each.
 
 Costs are in CPU seconds: of a bug from the first seed to the one that shows it (`python -m tests.whole.planted`), of a
 scene one seed. A bug or scene that is not in the table is cheap enough for `quick`; but with each change of the product
@@ -113,7 +113,7 @@ CPU_S: Mapping[str, float] = {
     "owners_die_in_moves_of_a_streams_group": 2.1,
     "offsets_get_old": 2.5,
 }
-"""Of everything that is too expensive for `quick`."""
+"""CPU seconds of everything that is too expensive for `quick`."""
 
 
 def tier(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run of the tests cost: wall time and processor time by folder, the most expensive tests, starts of brokers.
+"""Measures a run of the tests: wall time and processor time by folder, the most expensive tests, starts of brokers.
 
 Processor time is that of the process which runs the test and of everything that it has started: brokers, sidecars,
 clients. Brokers that a command under test starts itself (`sidecar drill`) are in the processor time, but not in the

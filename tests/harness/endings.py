@@ -1,4 +1,4 @@
-"""Which answers end a client for good, and a check that no member hears one that it has not earned.
+"""Answers that end a client for good, and a check that no member hears one that it has not earned.
 
 `ENDS` is read off the clients' code: kafka-clients 4.3.1 (AbstractHeartbeatRequestManager,
 ConsumerHeartbeatRequestManager, ShareHeartbeatRequestManager, StreamsGroupHeartbeatRequestManager,
@@ -164,7 +164,7 @@ class Endings:
         """Member ids that nobody has heard of, as their answers never left."""
         self.wrong: list[str] = []
         self.seen: Counter[str] = Counter()
-        """How often each answer that ends a client was earned, or not."""
+        """The number of times that each answer that ends a client was earned, or not."""
 
     def asked(self, key: object, event: Event) -> None:
         if type(event) in APIS or isinstance(event, CommitCheck):
@@ -273,8 +273,8 @@ class Endings:
         return any(h != _name_of(event) for h in self._with_its_instance(event))
 
     def another_came_in_its_place(self, event: Event) -> bool:
-        """It may have: it has asked to since this one did, and was let in. Or this one says another instance id than it
-        came with, or a member id that nobody has given it."""
+        """Returns whether another member may have come in its place: it has asked to since this one did, and was let
+        in. Or this one says another instance id than it came with, or a member id that nobody has given it."""
         group_id, name = event.group_id, _name_of(event)
         said = getattr(event, "instance_id", None) or ""
         since = self._in_since.get((group_id, name))
@@ -361,8 +361,8 @@ EARNED: dict[Code, Callable[[Endings, Event], bool]] = {
     Code.ILLEGAL_GENERATION: Endings.of_an_old_client,
     Code.UNKNOWN_MEMBER_ID: lambda endings, event: isinstance(event, FetchCheck),
 }
-"""What others have done, or the client itself. Java throws UNKNOWN_MEMBER_ID from `poll` only if it fetches offsets;
-whether a member was removed for good cause is another check's."""
+"""Answers that a member earns by what others have done, or the client itself. Java throws UNKNOWN_MEMBER_ID from `poll`
+only if it fetches offsets; whether a member was removed for good cause is another check's."""
 BY_ITSELF = (
     Code.INVALID_REQUEST,
     Code.UNSUPPORTED_ASSIGNOR,

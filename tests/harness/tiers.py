@@ -1,4 +1,4 @@
-"""Which tests each command runs: `make quick`, `make test`, `make test-all`, `make nightly` (docs/design/testing.md).
+"""The tests of each command: `make quick`, `make test`, `make test-all`, `make nightly` (docs/design/testing.md).
 
 A test belongs to the tier of its folder (FOLDERS), and to `quick` where the table has none. The nearest mark
 `@pytest.mark.tier("test")`, `("all")` or `("nightly")` moves a test, a class or a module to a later tier. A test that
@@ -134,7 +134,8 @@ def without_group(nodeid: str) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Any:
-    """What is imported stays: the collector need not look at it, neither meanwhile nor in each test."""
+    """Freezes everything that was imported: the garbage collector need not look at it, neither meanwhile nor in each
+    test."""
     gc.disable()
     try:
         return (yield)
@@ -221,7 +222,7 @@ def seeds(pytestconfig: pytest.Config) -> Seeds:
 
 
 class Seeds:
-    """Which seeds a random test plays: other ones in each run, more of them in later tiers."""
+    """The seeds that a random test plays: other ones in each run, more of them in later tiers."""
 
     def __init__(self, first: int, share: float) -> None:
         self.first, self.share = first, share

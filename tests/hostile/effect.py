@@ -1,4 +1,4 @@
-"""What others feel of an attack on a real broker with SASL, ACLs and a sidecar, and whether that is too much.
+"""The effect of an attack on others at a real broker with SASL, ACLs and a sidecar, and whether that is too much.
 
 **Waits.** Bystanders have one request at a time under way, as members and producers have: a KIP-848 heartbeat, which
 the sidecar answers, and Metadata, which passes. A third one asks the broker itself for the same. Their p99s count a
@@ -58,8 +58,9 @@ from tools.alerts import ALERTS
 
 WORK_MS, IDLE_MS = 50.0, 500.0
 GROWS_MIB, STAYS_MIB = 64.0, 32.0
-"""What stays is the allocator's: blocks of less than 1 MB (`MMAP_BYTES`) are freed inside its heap, of which it gives
-back the end alone. A hundred requests of 200 KB that waited leave 20 MiB so, and the next hundred take the same."""
+"""Memory that an attack may take, and that may stay. The latter is the allocator's: blocks of less than 1 MB
+(`MMAP_BYTES`) are freed inside its heap, of which it gives back the end alone. A hundred requests of 200 KB that waited
+leave 20 MiB so, and the next hundred take the same."""
 KEPT = 0.5
 """Share of removed members' memory that may stay for later ones: their blocks lie between others."""
 NEWCOMER_S, PROBE_S = 6.0, 2.0
@@ -93,7 +94,7 @@ class Effect:
     newcomer_s: float = 0.0
     probe_s: float = 0.0
     others: list[str] = field(default_factory=list)
-    """What else is wrong, each as a sentence."""
+    """Other faults, each as a sentence."""
     done: dict[str, Any] = field(default_factory=dict)
 
     def _waits(self) -> Iterator[str]:

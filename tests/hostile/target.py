@@ -1,4 +1,4 @@
-"""What attacks share: the target of one, what it did there, and the way of a caller to it."""
+"""Helpers of attacks: the target of one, a count of what it did there, and the way of a caller to it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.hostile.effect import AttackedSidecar, place
 
 SECONDS, LONGER = 2.0, 6.0
 OPEN = ("", "bob")
-"""Whose attacks need no right: where the broker is open, they are anybody's. Those are played each night."""
+"""Callers whose attacks need no right: where the broker is open, anybody can play them. Those are played each night."""
 EACH = [
     pytest.param(world, user, name, id=f"{world}-{user or 'nobody'}-{name}", marks=pytest.mark.tier(tier))
     for world, tier, users in (("secured", "all", tuple(CALLERS)), ("open", "nightly", OPEN))
@@ -44,7 +44,7 @@ def test_others_notice_little(attacked: Callable[[str], AttackedSidecar], world:
 
 
 def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str], AttackedSidecar]) -> None:
-    """Their limit counts at a real broker, beside which nothing else is as large."""
+    """The limit for unread answers holds at a real broker, beside which nothing else is as large."""
     at = attacked("secured")
     before = at.closed("not_read")
     effect = at.attacked("large_answers", "alice", LONGER)

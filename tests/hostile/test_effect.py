@@ -92,7 +92,7 @@ def busy() -> Iterator[None]:
 
 @contextmanager
 def server(fault: str) -> Iterator[tuple[int, int]]:
-    """Its port and its process."""
+    """Yields the port and the process of a server with a planted fault."""
     command = [sys.executable, "-m", "tests.hostile.planted", fault]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

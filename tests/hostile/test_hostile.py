@@ -32,12 +32,12 @@ QUEUED_BYTES = 50_000_000
 RATE = 50
 """New connections a second: fewer than come on a busy machine."""
 WORK_MS = 200.0
-"""That the loop may work for others while a bystander waits; infinite if it is not served any more."""
+"""Work that the loop may do for others while a bystander waits; infinite if it is not served any more."""
 CROWD_MS = 50.0
 """The same of a member's heartbeats while hundreds send as fast as they can: what the product promises."""
 GROWS_MIB = 250
 IDLE_CPU = 0.1
-"""Of a core. An idle sidecar uses 0.02."""
+"""Share of a core. An idle sidecar uses 0.02."""
 
 
 @contextmanager

@@ -30,7 +30,7 @@ CONNECTIONS = 300
 RECEIVES = 4_096
 """Bytes of a socket's own buffer: the kernel keeps little for whoever asks for little."""
 WAIT_MS = 60_000
-"""That a Fetch of an empty topic waits at the broker."""
+"""Milliseconds that a Fetch of an empty topic waits at the broker."""
 ANSWERS = 4
 """Groups whose descriptions together are nearly `limits.answer_bytes`."""
 

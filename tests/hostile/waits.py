@@ -1,4 +1,4 @@
-"""How long a request takes, and whose work that was. As a script it is a well-behaved client in a process of its own.
+"""Measures a request's time, and whose work that was. As a script it is a well-behaved client in its own process.
 
     python -I -S tests/hostile/waits.py FD PID FRAME
 
@@ -52,7 +52,7 @@ class Wait(NamedTuple):
 
 
 class Meter:
-    """Of the waits of the thread that makes it. Raises OSError when the process has ended."""
+    """Measures waits of the thread that makes it. Raises OSError when the process has ended."""
 
     def __init__(self, pid: int) -> None:
         self._loop = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)

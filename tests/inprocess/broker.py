@@ -364,7 +364,7 @@ def _sync(b: FakeBrokers, node_id: int, req: sg.SyncGroupRequest, version: int, 
 
 
 def _heartbeat(b: FakeBrokers, node_id: int, req: hb.HeartbeatRequest, version: int, answer: Answer) -> None:
-    """Also how a front finds out whether a client may READ a group."""
+    """Answers a heartbeat. A front also finds out by one whether a client may READ a group."""
     if req.group_id in b.no_read:
         answer(hb.HeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
     elif req.group_instance_id is not None:

@@ -95,7 +95,7 @@ class Lines:
         return [event for at, event, _ in self.lines if level in ("", at)]
 
     def fields(self, event: str) -> Mapping[str, Any]:
-        """Those of the last line of this event."""
+        """Returns the fields of the last line of this event."""
         return next(fields for _, said, fields in reversed(self.lines) if said == event)
 
 
@@ -399,7 +399,7 @@ class EmbeddedSidecar:
         )
 
     async def topics(self, **partitions: int) -> None:
-        """These topics are new at the brokers, and the coordinator learns of all."""
+        """Adds these topics at the brokers, and shows all topics to the coordinator."""
         for name, count in partitions.items():
             self.brokers.add_topic(name, count)
         self.coordinator.topics((await self.cluster.refresh(None)).topics)
@@ -428,7 +428,7 @@ class EmbeddedSidecar:
         self.coordinator.takeovers.claim_read(partition)
 
     def tail_read(self, partition: int) -> None:
-        """Nothing to do: stored settings have been read from the start."""
+        """Does nothing: stored settings have been read from the start."""
 
     def tail_went_back(self, partition: int) -> None:
         self.lines.error("the tail went back", partition=partition)

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: the next requests of one API are refused, lost, late, or not answered at all."""
+"""Faults on purpose: the next requests of one API are refused, lost, late, or not answered at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fault:
     seconds: float = 0.0
     done: bool = False
     met: int = 0
-    """How many requests have met this fault."""
+    """The number of requests that have met this fault."""
     parked: list[Callable[[], None]] = field(default_factory=list)
 
     def release(self) -> None:
@@ -52,7 +52,7 @@ class Faults:
         self._of: dict[int, list[Fault]] = {}
 
     def fail(self, api: Api, code: int, times: int = 1, matches: Matches = lambda req: True) -> Fault:
-        """These requests are refused with that code and have no effect."""
+        """Refuses these requests with that code; they have no effect."""
         return self._add(api, Fault(Kind.FAIL, times, matches, code=code))
 
     def drop(self, api: Api, times: int = 1, done: bool = False, matches: Matches = lambda req: True) -> Fault:
@@ -63,7 +63,7 @@ class Faults:
         return self._add(api, Fault(Kind.DELAY, times, matches, seconds=seconds))
 
     def hang(self, api: Api, times: int = 1, matches: Matches = lambda req: True) -> Fault:
-        """These requests are not handled before `release`."""
+        """Holds these requests back, unhandled, until `release`."""
         return self._add(api, Fault(Kind.HANG, times, matches))
 
     def take(self, api: int, req: Any) -> Fault | None:

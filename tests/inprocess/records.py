@@ -55,7 +55,7 @@ class Records:
         await self.append(partition, [self.codec.claim(stamp, node_id, "h:1", "m", 1, "assigned")])
 
     def revisions(self, member_id: str) -> list[int]:
-        """Those of the records that were written of it, one after the other."""
+        """Returns the revisions of the member's records, in the order in which they were written."""
         written = (r for records in self.written for r in records if f"/{member_id}/" in decode_key(r.key).sub_id)
         return [
             int(dict(r.headers)["revision"]) if r.value is None else self.codec.config_value(r.value)[1]

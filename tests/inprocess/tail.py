@@ -79,7 +79,7 @@ class FedTail(Tail):
         self._flush()
 
     def stop(self) -> None:
-        """There is no thread to stop."""
+        """Does nothing: there is no thread to stop."""
 
     def _flush(self) -> None:
         if self._kept and not self.held:

@@ -118,7 +118,7 @@ class MemoryTransport(asyncio.Transport):
         return self.unread
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is ever full by itself: a test calls `pause_writing` of the protocol."""
+        """Does nothing, because the transport is never full by itself: a test calls `pause_writing` of the protocol."""
 
 
 class Upstream:

@@ -44,7 +44,7 @@ def test_a_broker_that_is_down_keeps_its_rack() -> None:
 def test_a_reader_that_begins_while_a_broker_is_down_asks_for_its_rack(
     offered: tuple[int, int], error: int, racks: dict[int, str]
 ) -> None:
-    """It asks once. At real brokers: tests/clients/test_racks.py."""
+    """The reader asks once. At real brokers: tests/clients/test_racks.py."""
     keys = [av.ApiVersion(Api.METADATA, 12, 12), av.ApiVersion(Api.DESCRIBE_CLUSTER, *offered)]
     described = dr.DescribeClusterResponse(
         error_code=error, brokers=[dr.DescribeClusterBroker(n, "h", n, f"rack-{n}", n == 2) for n in (1, 2)]

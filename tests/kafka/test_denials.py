@@ -1,5 +1,5 @@
-"""What brokers refuse is told once for each cause, and again when it is over. Finding 3 of the operators' review: one
-sidecar's log named no credentials at all, another one wrote 305 lines in two minutes."""
+"""The log names each cause of brokers' refusals once, then once a minute, and again when it is over. Finding 3 of the
+operators' review: one sidecar's log named no credentials at all, another one wrote 305 lines in two minutes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Message:
 
 
 class Consumer:
-    """Of a topic with one partition. `refusal`: an error that comes first."""
+    """A consumer of a topic with one partition. `refusal`: an error that comes first."""
 
     refusal = int(KafkaError.GROUP_AUTHORIZATION_FAILED)
 

@@ -1,4 +1,4 @@
-"""What goes into one Produce request."""
+"""A Produce request has each partition once."""
 
 from __future__ import annotations
 

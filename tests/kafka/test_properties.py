@@ -87,7 +87,7 @@ def test_what_does_not_count_is_ignored(text: str) -> None:
 
 
 def test_both_clients_take_the_same_way() -> None:
-    """Whatever the names and the values are like: what one refuses the other refuses, too."""
+    """Both clients take the same properties: what one refuses the other refuses, too."""
     with pytest.raises(SecurityError, match="unheard"):
         librdkafka_of({"security.protocol": "SSL", "ssl.unheard.of": "1"})
     with pytest.raises(SecurityError, match="NO_SUCH"):
@@ -229,7 +229,7 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/token", "/token?key=S3CRET"])
 def test_a_user_in_a_url_is_in_no_message(path: str) -> None:
-    """Nobody listens there; and what answers is no server of tokens."""
+    """The address has no listener, and the error must not show the user in it."""
     tokens = Tokens(f"http://user:S3CRET@127.0.0.1:1{path}", "id", "S3CRET")
     with pytest.raises(SecurityError, match=r"no token from http://127\.0\.0\.1:1/token: ") as raised:
         tokens.current()

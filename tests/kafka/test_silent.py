@@ -127,7 +127,7 @@ def test_many_that_look_for_a_broker_open_one_connection() -> None:
 
 
 def test_each_lane_is_a_connection_of_its_own_and_stays_one() -> None:
-    """What waits on one holds up nothing on another."""
+    """A request that waits on one lane holds up nothing on another."""
 
     async def test() -> None:
         door = CountingListener(99)

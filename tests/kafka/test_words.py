@@ -1,4 +1,4 @@
-"""What the wire client says of what goes wrong: a certificate that it does not accept, an address without anybody."""
+"""The wire client's words for failures: a certificate that it does not accept, an address without a listener."""
 
 from __future__ import annotations
 

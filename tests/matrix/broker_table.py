@@ -27,7 +27,7 @@ CELLS: Mapping[str, str] = {
     "tools": "admin tools",
     "old": "clients of 2015 to 2023",
 }
-"""What `--cell` takes, and the head of its column."""
+"""The names that `--cell` takes, with the heads of their columns."""
 HEAD = "| Kafka | " + " | ".join(CELLS.values()) + " |"
 CELL = re.compile(rf"{NOT_RUN}|{LACKS}|(?:{YES}|{NO}) \d{{4}}-\d\d-\d\d(?:: .+)?")
 

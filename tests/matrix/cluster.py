@@ -57,7 +57,7 @@ class Cluster:
     def __init__(self, folder: Path, version: str, direct: bool, taps: bool = False) -> None:
         self.direct = direct
         self._topics: dict[str, float] = {}
-        """When each topic was made."""
+        """The time at which each topic was made."""
         front = "none" if direct and not taps else "two"
         env = {} if direct else SIDECAR_ENV
         self.kafka = LocalKafka(folder, version=version, front=front, properties=PROPERTIES, sidecar_env=env)

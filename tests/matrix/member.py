@@ -39,7 +39,7 @@ class Journal:
     consumed: dict[int, list[int]] = field(default_factory=dict)
     """The offsets of each partition, in the order in which the member saw them."""
     rebalances: int = 0
-    """How often the member was told of an assignment or a revocation, an empty one too."""
+    """The number of times that the member was told of an assignment or a revocation, an empty one too."""
     errors: list[str] = field(default_factory=list)
     closed: bool = False
 

@@ -1,4 +1,4 @@
-"""What a run saw: it decides what a cell says, and turns the cells into a table, a document, JSON and an exit code."""
+"""The results of a run: they decide what a cell says, and become a table, a document, JSON and an exit code."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CONNECT = Java(
 @dataclass(frozen=True)
 class Client:
     name: str
-    """What `--only` takes."""
+    """The name that `--only` takes."""
     title: str
     how: str
     kit: Toolchain

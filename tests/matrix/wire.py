@@ -1,4 +1,5 @@
-"""What clients send: `--wire` puts a tap before each broker, which notes the version of every request of a group.
+"""The requests that clients send: `--wire` puts a tap before each broker, which notes the version of every request of a
+group.
 
 A tap stands where a sidecar would, but it only passes bytes on. A client is known by its client id, which begins with
 the name of its row.

@@ -47,7 +47,7 @@ HOLES = [
     Bug("asks again elsewhere", "OneOwner"),
     Bug("missed map", "LeasesEnd", generations=3),
 ]
-"""What the code does not exclude today: README.md."""
+"""Bugs that the code does not exclude today: README.md."""
 
 
 def java(tmp_path: Path, config: str, *more: str) -> str:
@@ -109,9 +109,10 @@ def test_the_model_keeps_its_promises(tmp_path: Path) -> None:
 
 @pytest.mark.tier("all")  # TLC
 def test_every_action_is_taken(tmp_path: Path) -> None:
-    """In an instance with fewer records, and with a generation more: a sidecar joins after it was removed."""
+    """In an instance with fewer records and one more generation and fence, a sidecar joins after it was removed, and
+    another one is shut out."""
     config = re.sub(r"MaxLog = \d+", "MaxLog = 2", CONFIG.read_text())
-    config = re.sub(r"MaxGeneration = \d+", "MaxGeneration = 3", config)
+    config = re.sub(r"Max(Generation|Epoch) = \d+", r"Max\1 = 3", config)
     out = java(tmp_path, config, "-coverage", "60")
     assert DONE in out, out
     taken = {name: int(count) for name, count in re.findall(r"^<(\w+) line .*>: \d+:(\d+)$", out, re.M)}

@@ -165,7 +165,7 @@ def commands(file: str, whole: bool) -> list[list[str]]:
 
 
 def hunt(slot: Slot, clean: Clean, mutant: Mutant, whole: bool) -> str:
-    """Which test has found it; "" if none has."""
+    """Returns the test that has found the mutant; "" if none has."""
     try:
         slot.plant(mutant.file, mutant.text)
         for command in commands(mutant.file, whole):

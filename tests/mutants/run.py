@@ -143,7 +143,7 @@ def earlier(path: Path) -> list[Result]:
 
 
 def keep(results: Sequence[Result], path: Path, known: Iterable[str]) -> list[Result]:
-    """These, and those of earlier runs that are still in the table."""
+    """Writes and returns these results, and those of earlier runs that are still in the table."""
     before = earlier(path)
     new = {r.id for r in results}
     still = set(known) - new

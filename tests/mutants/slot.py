@@ -31,7 +31,7 @@ def compiled(file: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. `code` None: its time was over."""
+    """The end of a command. `code` None: its time was over."""
 
     code: int | None
     s: float

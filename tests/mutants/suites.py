@@ -1,4 +1,4 @@
-"""What each tier runs, and what a run of tests says of a planted bug."""
+"""The tests that each tier runs, and the verdict of such a run on a planted bug."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Clean:
             return self._ended[key]
 
     def finding_test(self, ended: Ended, command: list[str], limit_s: float) -> str:
-        """Which test has found the bug; "" if none has. A run whose time is over has found it only if the clean tree
-        needs less than a third of that; one that did not come to its tests, if the clean tree passes."""
+        """Returns the test that has found the bug; "" if none has. A run whose time is over has found it only if the
+        clean tree needs less than a third of that; one that did not come to its tests, if the clean tree passes."""
         if ended.code == 0:
             return ""
         if ended.code is None:

@@ -45,7 +45,7 @@ class Planted:
     tier: str = "quick"
 
     def problem(self, root: Path = ROOT) -> str:
-        """Why this bug cannot be planted; empty if it can."""
+        """Returns why this bug cannot be planted; an empty string if it can."""
         path = root / self.file
         if not path.is_file():
             return f"{self.id}: there is no {self.file}"

@@ -1,4 +1,4 @@
-"""What the runner takes for found, what it keeps, and what random mutants are. No bug is planted here."""
+"""The runner's rules: what counts as found, what it keeps, and what random mutants are. No bug is planted here."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_blocks_and_what_is_skipped() -> None:
 
 
 def test_a_value_that_is_cut_off_anywhere_is_bad() -> None:
-    """Whatever follows it in the column: nothing of another value is read with it."""
+    """A cut value is bad whatever follows it in the column, and no byte of another value is read with it."""
     one = {"n": 5, "flag": True, "text": "some text", "id": b"abcd", "lists": []}
     raw = encoded(one)
     cuts = [raw[:cut] for cut in range(len(raw))]

@@ -132,7 +132,7 @@ def test_avro_strings_of_anything(raw: bytes, count: int) -> None:
 
 @pytest.mark.parametrize("impl", [_kernel.avro_strings, twin.avro_strings], ids=["compiled", "twin"])
 def test_strings_that_are_cut_off_anywhere_are_refused(impl: Any) -> None:
-    """Also where the length would fit into all of the bytes, but not into those that are left."""
+    """The length may fit into all of the bytes, but not into those that are left."""
     texts = ("kind", "a group of some length", "m" * 70)
     raw = twin.avro(*texts)
     assert impl(raw, 3) == texts
@@ -151,7 +151,7 @@ def test_records_of_a_batch(items: list[tuple[bytes, bytes | None, tuple[tuple[s
 
 @given(st.lists(st.integers(0, 3), min_size=9, max_size=9), st.data())
 def test_held(owners: list[int], data: st.DataObject) -> None:
-    """What a member has is its part of the table, or something near it; its topics may be fewer."""
+    """A member has its part of the table, or something near it; its topics may be fewer."""
     off, ids = ints(0, 2, 5, 9), (b"a", b"b", b"c")
     csr, parts = twin.by_member(ints(*owners), 4)
     mine = {t: dict.fromkeys(ps, 7) for t, ps in twin.partitions(csr, parts, off, ids, 1).items()}

@@ -1,4 +1,4 @@
-"""What is played: a state, an API in one version, and the changes of its correct request."""
+"""The cases that are played: a state, an API in one version, and the changes of its correct request."""
 
 from __future__ import annotations
 

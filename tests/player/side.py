@@ -29,7 +29,7 @@ from tests.player.schema import Messages
 Answered = tuple[str, int, Any]
 """API, version, and the answer, or why there is none."""
 PREFIXES: Mapping[str, tuple[str, str]] = {"sidecar": ("managed-", "other-s-"), "broker": ("managecL", "other-rL")}
-"""Of ids that the sidecar manages, and of ids that it does not. At the broker's listener both are Kafka's.
+"""Prefixes of ids that the sidecar manages, and of ids that it does not. At the broker's listener both are Kafka's.
 
 The prefixes of the two sides have the same hash in Java. So two groups are in one partition of __consumer_offsets at
 both sides or at neither: a transaction that covers one of them also covers the other one.

@@ -280,7 +280,7 @@ NEED_MODERN = frozenset({*MODERN, several, transaction_consumer, transaction_mix
 
 
 def looks(s: State, versions: Mapping[str, int]) -> None:
-    """What is there afterwards.
+    """Asks for everything that is there afterwards.
 
     Kafka answers a JoinGroup before the record of its new group is committed, and describes what is committed. The
     heartbeat of a member that nobody has is answered behind all such records.

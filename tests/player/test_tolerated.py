@@ -1,4 +1,4 @@
-"""What the player tolerates, and what it does not."""
+"""The differences that the player tolerates, and those that it does not."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Says = Callable[[Case, str, Any, Any], bool]
 @dataclass(frozen=True)
 class Rule:
     row: str
-    """How its row in docs/reference/differences.md begins."""
+    """The beginning of its row in docs/reference/differences.md."""
     says: Says
     ends: bool = False
 
@@ -235,7 +235,8 @@ def _given_out(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _empty_group_left(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    """It shows with the next record of its partition. A commit through the sidecar leaves one at the broker, too."""
+    """Returns whether an empty group was left: it shows with the next record of its partition. A commit through the
+    sidecar leaves one at the broker, too."""
     if case.api not in ("JoinGroup", *COMMITS) or not isinstance(theirs, dict) or not isinstance(ours, dict):
         return False
     return _left_behind(api, theirs, ours) or (case.api in COMMITS and _left_behind(api, ours, theirs))

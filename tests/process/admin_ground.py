@@ -35,7 +35,7 @@ class Ground:
         self.hold = asyncio.Event()
         self.hold.set()
         self.asked = 0
-        """How often for /metrics, which are told while `hold` is set."""
+        """The number of requests for /metrics, which are answered while `hold` is set."""
         address = f"{host}:{self.port}"
         self.metrics = Counted()
         self.access = Access(address, settings, self.lines, self.metrics)

@@ -152,7 +152,7 @@ class Synthetic:
         self.write(classic.GroupRecord(group_id, *of, why=why))
 
     def leaves(self, group_id: str, member: str) -> None:
-        """Of a consumer group."""
+        """Writes the records of a member that leaves a consumer group."""
         for kind in (consumer.Kind.CURRENT, consumer.Kind.TARGET_MEMBER, consumer.Kind.MEMBER):
             self.write(Tombstone(kind, group_id, member))
 

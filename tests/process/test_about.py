@@ -1,4 +1,4 @@
-"""What a sidecar tells of its settings, and where they come from."""
+"""A sidecar reports its settings, and where they come from."""
 
 from __future__ import annotations
 

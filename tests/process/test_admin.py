@@ -1,4 +1,4 @@
-"""What operators ask by HTTP: /readyz with its reasons, /owners, /metrics, /livez."""
+"""Operators' requests by HTTP: /readyz with its reasons, /owners, /metrics, /livez."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask the admin endpoint: addresses, names, tokens, cookies, TLS; and what one client can cost."""
+"""Access to the admin endpoint: addresses, names, tokens, cookies, TLS; and the cost of one client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What /api/v1 tells: rows, one group, its last rebalances; and how long it keeps the loop."""
+"""The answers of /api/v1: rows, one group, its last rebalances; and the time for which they keep the loop."""
 
 from __future__ import annotations
 

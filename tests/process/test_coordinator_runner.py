@@ -1,4 +1,4 @@
-"""What keeps the coordinator: whatever ends it, ports stay open, and it is said why there is none."""
+"""The runner keeps the coordinator: whatever ends it, ports stay open, and the runner reports why there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CoordinatorLink:
     """To a coordinator that never comes."""
 
     def lose(self) -> None:
-        """Nothing was granted."""
+        """Does nothing: nothing was granted."""
 
 
 def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

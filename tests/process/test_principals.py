@@ -1,4 +1,4 @@
-"""How the broker knows clients is asked at start; certificates of clients cannot be passed on."""
+"""The sidecar asks at start how the broker knows clients; certificates of clients cannot be passed on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_listener_is_known_by_its_port() -> None:
 
 
 def test_its_advertised_address_is_the_better_sign() -> None:
-    """Where ports are mapped, a listener may have the port of another one's mapping."""
+    """A listener may have the port of another one's mapping, where ports are mapped."""
     told = {**LISTENERS, "advertised.listeners": "CLIENTS://Broker.example:9093,INTERNAL://broker.example:9095"}
     assert listener_of(("broker.example", 9093), told) == "CLIENTS"
     assert listener_of(("BROKER.example", 9095), told) == "INTERNAL"

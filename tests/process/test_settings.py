@@ -109,7 +109,7 @@ def test_so_are_streams_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_section_of_streams_groups_has_the_defaults_of_the_core() -> None:
-    """And every setting of theirs but the name of a group's own assignor."""
+    """The section has every setting of the core but the name of a group's own assignor."""
     own = own_kind(Streams.model_validate({})).values
     known = {f.name: getattr(StreamsConfig(), f.name) for f in fields(StreamsConfig)}
     assert {name: own[name] for name in own if name in known} == {

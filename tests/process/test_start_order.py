@@ -1,5 +1,5 @@
-"""What is imported before the clients' port opens: as little as can be, as clients wait for it. The coordinator comes
-when the port passes requests."""
+"""Imports before the clients' port opens are as few as can be, as clients wait for it. The coordinator comes when the
+port passes requests."""
 
 from __future__ import annotations
 

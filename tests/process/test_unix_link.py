@@ -91,7 +91,7 @@ def test_only_a_socket_is_replaced(tmp_path: Path) -> None:
 
 
 def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_path: Path) -> None:
-    """Whatever else was at `link` was removed: a file that a typo named, or the socket of a process that runs."""
+    """Symptom: anything else at `link` was removed: a file that a typo named, or the socket of a process that runs."""
     path, other = tmp_path / "link", tmp_path / "precious"
     other.write_text("precious")
 

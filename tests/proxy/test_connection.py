@@ -357,7 +357,8 @@ def test_any_split_and_any_timing_keep_the_order(seed: int) -> None:
 
 
 def test_a_produce_with_a_broken_head_is_left_to_the_broker() -> None:
-    """Also behind a group request: it is parsed while another request is being answered, so nothing may be raised."""
+    """The Produce may stand behind a group request: it is parsed while another request is being answered, so nothing
+    may be raised."""
     broken = request_frame(0, 9, 2, "c", True, b"")
     broken = broken[:-1] + b"\xff\xff\xff\xff\xff\xff"  # a varint that never ends, in the tags of the header
     broken = (len(broken) - 4).to_bytes(4, "big") + broken[4:]

@@ -42,7 +42,7 @@ def _partitions(rng: random.Random) -> list[md.MetadataResponsePartition]:
 
 
 def passed(api: int, version: int, body: bytes, cut: int, internal: Internal) -> bytes:
-    """What the client gets of this answer, which comes in pieces of `cut` bytes; another one follows it."""
+    """Returns what the client gets of this answer, which comes in pieces of `cut` bytes; another one follows it."""
     conn = ClientConnection(Limits(), internal)
     for correlation in (1, 2):
         conn.from_client(request_frame(api, version, correlation, "c", flexible(api, version), b"x"))

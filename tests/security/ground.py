@@ -41,7 +41,7 @@ MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 MARK = "S3CRET"
 """In every secret of these tests but keys, so that a search finds one that leaked."""
 NAMES = r"RULE:^.*CN=([^,]+).*$/$1/"
-"""Of a certificate only the common name is the principal."""
+"""A rule by which only the common name of a certificate is the principal."""
 
 
 def secret_of(user: str) -> str:
@@ -100,7 +100,7 @@ class Authority:
 
 @dataclass
 class Secured:
-    """How the cluster is secured. `clients`, `internal`: security protocols of the listeners; `client_auth`: whether
+    """The security of a cluster. `clients`, `internal`: security protocols of the listeners; `client_auth`: whether
     CLIENTS asks for certificates (none, requested, required), as INTERNAL always does with SSL; `users`: made with
     SCRAM of both sizes and PLAIN; `reauth_ms`: connections.max.reauth.ms, 0: for ever."""
 

@@ -1,4 +1,4 @@
-"""Where the matrix of rights is asked: users with every right present or missing, groups in every condition, and
+"""The bench of the matrix of rights: users with every right present or missing, groups in every condition, and
 connections of each user to the broker and to the sidecar.
 
 All groups of the matrix are in one partition of `__consumer_offsets`, so that one broker keeps their offsets and one

@@ -429,7 +429,7 @@ PATTERNS = ("sidecar.groups.include", "sidecar.groups.exclude")
 
 @case("IncrementalAlterConfigs of the patterns of all brokers", 0, 1, users="brokers")
 async def incremental_alter_patterns(q: Question) -> Any:
-    """They want the right that a setting of all brokers wants."""
+    """Alters patterns, which wants the same right as a setting of all brokers."""
     found = []
     for pattern in PATTERNS:
         name, value = (pattern, "managed.*") if q.site.managed else ("message.max.bytes", "1048588")

@@ -51,7 +51,7 @@ SAMPLE = frozenset(
         "IncrementalAlterConfigs",
     )
 )
-"""What `make test` plays of it."""
+"""The cases that `make test` plays."""
 AT_ONCE = 16
 """Users that ask at the same time."""
 SHOWN = 6
@@ -63,7 +63,7 @@ class Matrix:
     native: Site
     beside: Site
     direct: dict[tuple[str, int, str], Any] = field(default_factory=dict)
-    """What the broker itself answered, by case, version and user."""
+    """The broker's own answers, by case, version and user."""
 
     async def answers(self, case: Case, site: Site) -> dict[tuple[str, int, str], Any]:
         gate = asyncio.Semaphore(AT_ONCE)

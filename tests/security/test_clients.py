@@ -30,7 +30,7 @@ LATER, NIGHTLY = pytest.mark.tier("all"), pytest.mark.tier("nightly")
 DAY_MS = 86_400_000
 REAUTH_MS, CACHE_MS, RECORDS = 4_000, 1_000, 20
 SESSIONS = 2.2
-"""So many of them a member is watched: two must have been renewed."""
+"""Sessions for which a member is watched: two must have been renewed."""
 GROUPS, CONSOLE = (
     "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -291,7 +291,7 @@ def test_nothing_is_served_before_a_client_has_authenticated(place: Guarded) -> 
 # ---- sessions that end (KIP-368)
 @NIGHTLY
 def test_members_outlive_their_sessions(place: Guarded) -> None:
-    """Of librdkafka with both protocols, and of Java: they authenticate again on the same connections; nothing is
+    """Members of librdkafka with both protocols, and of Java, authenticate again on the same connections; nothing is
     revoked, and no connection is lost."""
     lost: list[Any] = []
     before = place.closed_by_broker()
@@ -334,8 +334,8 @@ def java_member(place: Guarded, group: str) -> tuple[Process, list[str]]:
 
 
 def heartbeats_until_the_end(place: Guarded, direct: bool, again_s: float) -> tuple[float, int]:
-    """Of a member that does not authenticate again: after how many seconds its connection ended, and how often it was
-    answered in that time."""
+    """Sends heartbeats of a member that does not authenticate again. Returns the seconds until its connection ended,
+    and how often it was answered in that time."""
     client = place.raw(direct)
     group = "direct" if direct else "managed-short"
     assert client.handshake("PLAIN", 1) == 0
@@ -425,7 +425,7 @@ def test_a_delegation_token(place: Guarded) -> None:
 
 
 def expiry_ms(place: Guarded, how: str) -> dict[str, int]:
-    """When each token of Diana's ends, as Kafka's own tool shows it through the sidecar."""
+    """Returns when each token of Diana's ends, as Kafka's own tool shows it through the sidecar."""
     listed = ("--describe", "--owner-principal", "User:Diana", "--command-config", how)
     code, out = place.kafka.run_tool(TOKENS, "--bootstrap-server", place.kafka.bootstrap, *listed)
     assert code == 0, out

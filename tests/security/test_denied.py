@@ -1,6 +1,5 @@
-"""What operators do to the sidecars' own user while clients run: its rights at the state topic are removed and made
-anew, its password is changed. No port is closed to anybody, and no process ends. Findings 1 and 3 of the operators'
-review."""
+"""Operators remove the rights of the sidecars' own user at the state topic while clients run, make them anew, and
+change its password. No port is closed to anybody, and no process ends. Findings 1 and 3 of the operators' review."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def give(bench: Bench, user: str) -> None:
 
 
 def take_the_state_topic(bench: Bench) -> list[AclBinding]:
-    """What infrastructure as code does: all of the user's ACLs at that name. Returns them."""
+    """Deletes all of the user's ACLs at that name, as infrastructure as code does. Returns them."""
     gone = AclBindingFilter(
         ResourceType.TOPIC,
         STATE,

@@ -61,7 +61,7 @@ TYPICAL = {
     "sasl.kerberos.service.name": "kafka",
     "sasl.login.refresh.window.factor": "0.8",
 }
-"""What else is in files for Kafka's tools and applications."""
+"""Other settings in files for Kafka's tools and applications."""
 
 
 @dataclass
@@ -193,7 +193,7 @@ def test_the_wire_client(place: SecuredCluster) -> None:
 
 
 def test_commands(place: SecuredCluster) -> None:
-    """Those that ask the sidecars, those that read the state topic, and those that change something."""
+    """The commands ask the sidecars, read the state topic, or change something."""
     other = OTHER.format(CASES.index((place.protocol, place.mechanism)))
     client = of(place.ground.java(ADMIN, place.protocol, "SCRAM-SHA-256")).librdkafka()
     consumed(place.kafka, client, other, "orders")

@@ -23,7 +23,7 @@ ABOUT_NO_GROUP = {
     Api.LIST_TRANSACTIONS: PASSES,
 }
 OF_PARTITIONS = {"ShareFetch", "ShareAcknowledge"}
-"""They go to the leader of a partition, read records, and pass."""
+"""APIs that go to the leader of a partition, read records, and pass."""
 
 
 NOT_OF_A_SHARE_GROUP = "it is about share or streams groups, and ShareGroupHeartbeat and StreamsGroupHeartbeat, which "
@@ -46,7 +46,7 @@ def cases_of(name: str) -> set[int]:
 
 
 def test_every_handler_is_asked_in_its_oldest_and_its_newest_version() -> None:
-    """Of those that the broker of these tests serves."""
+    """The versions are those that the broker of these tests serves."""
     ranges = announced()[KAFKA]
     for api in HANDLERS.keys() - ABOUT_NO_GROUP.keys():
         assert set(ranges[api]) <= cases_of(message_name(api)), message_name(api)

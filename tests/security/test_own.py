@@ -43,7 +43,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Secured:
 
 @pytest.fixture(scope="module")
 def kafka(ground: Secured) -> Iterator[LocalKafka]:
-    """Nobody is allowed to do anything by an ACL here: it is about who one is. Clients go to the broker itself."""
+    """Yields a broker without ACLs that allow anything: these tests are about who one is. Clients go to the broker
+    itself."""
     started = ground.start(brokers=1)
     try:
         yield started

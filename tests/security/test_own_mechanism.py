@@ -97,7 +97,7 @@ def test_who_is_refused_hears_it_from_the_broker(place: Place, direct: bool) -> 
 
 
 def test_its_principal_has_the_rights_and_records_name_nobody(place: Place) -> None:
-    """What the sidecar cannot read, it does not guess: here it would be the name of another one."""
+    """The sidecar does not guess a name that it cannot read: here it would be the name of another user."""
     client = RawClient(place[0].nodes[0].sidecar_port)
     assert client.handshake(KNOCK, 1) == 0
     asked = client.authenticate(f"{ADMIN}\0victim\0x".encode())

@@ -47,7 +47,7 @@ from tests.security.matrix_bench import MINE, TXN, Bench, Site, until
 pytestmark = pytest.mark.tier("all")
 SIDECAR, LOOKER = "sidecar", "looker"
 GROUPS, TOPICS = ("m",), ("orders",)
-"""How their names begin. Groups of "managed" are the sidecars'; the others are the brokers' until they are adopted."""
+"""Prefixes of their names. Groups of "managed" are the sidecars'; the others are the brokers' until adopted."""
 DENIED = re.compile(r"AUTHORIZATION_FAILED|authorization failed|not authorized|may not DESCRIBE", re.IGNORECASE)
 
 RESOURCE = re.compile(r"resourceType=(\w+), name=([^,]+), patternType=(\w+)")
@@ -117,7 +117,7 @@ def needs(rights: Iterable[Operation]) -> list[Need]:
 @pytest.mark.parametrize("topics", [(), TOPICS, ("orders", "orders", "ord")])
 @pytest.mark.parametrize("groups", [(), GROUPS, ("__", "m")])
 def test_none_is_included_in_the_others(groups: tuple[str, ...], topics: tuple[str, ...], elsewhere: bool) -> None:
-    """And nothing is left out that they do not include."""
+    """The rights together still include everything that is wanted."""
     found = single(rights_of("state", "__owners", Scope(groups, topics, elsewhere)))
     for one in found:
         assert missing(needs([one]), granted(r for r in found if r is not one)), one
@@ -127,7 +127,7 @@ def test_none_is_included_in_the_others(groups: tuple[str, ...], topics: tuple[s
 
 
 def test_where_nothing_is_named_the_rights_include_all_others() -> None:
-    """So the tests below, where groups and topics are named, speak for both."""
+    """The tests below, where groups and topics are named, therefore speak for both."""
     few = single(rights_of("state", "owners", Scope(GROUPS, TOPICS)))
     assert missing(needs(few), granted(single(rights_of("state", "owners")))) == []
 
@@ -348,9 +348,9 @@ SAYS = (
     "level='warning' event='the broker does not tell of a group' .*GROUP_AUTHORIZATION_FAILED",
     "'the broker does not tell its settings of groups; .*GROUP_AUTHORIZATION_FAILED",
 )
-"""What a sidecar logs that lacks the right of the same number; nothing if it does not know what it lacks."""
+"""Patterns for the log of a sidecar that lacks the right of the same number; empty if it does not know what."""
 BLIND, DEAF = 8, 9
-"""What these lack shows when somebody joins a group: it is assigned nothing, or has no answer."""
+"""Sidecars whose lack shows when a member joins a group: it is assigned nothing, or has no answer."""
 MEMBER = "member-of-admin"
 LACKING = [f"lacks-{n}" for n in range(len(SAYS) + 1)]
 """The users of these sidecars. The last one lacks nothing."""

@@ -219,7 +219,7 @@ def test_commands_tell_none(place: SecuredCluster, monkeypatch: pytest.MonkeyPat
 
 
 def test_neither_do_a_dump_and_the_audit(place: SecuredCluster, tmp_path: Path) -> None:
-    """What they say, what Spark logs, and what they leave in files."""
+    """Both commands print no secret, and neither Spark's log nor the files that they leave have one."""
     reach = ["--command-config", str(place.folder / "own.properties")]
     dump, lake = tmp_path / "state.jsonl", tmp_path / "lake"
     words = {

@@ -1,4 +1,4 @@
-"""What an administrator does to a group is written down with who it was and from where: real brokers, real SASL."""
+"""The record of an administrator's change to a group says who it was and from where: real brokers, real SASL."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_a_session_that_authenticates_again_stays_who_it_is(place: Place, raw: R
 
 
 def test_a_delegation_token_is_no_user(place: Place) -> None:
-    """Its id takes the place of a user's name, and somebody may have a user of that name made."""
+    """The token's id takes the place of a user's name, and an administrator may have made a user of that name."""
     kafka, ground = place
     how = str(ground.file("maker", ground.java(MALLORY, ground.clients)))
     made = ("--create", "--max-life-time-period", "-1", "--command-config", how)

@@ -214,5 +214,5 @@ def foreign(group: str) -> dict[int, list[Encoded]]:
 
 
 def alerts_in(faults: Collection[Fault]) -> set[str]:
-    """Those that fired by a fault that must raise them."""
+    """Returns the alerts that fired by a fault that must raise them."""
     return {alert for f in faults for alert in f.fires & f.fired()}

@@ -1,5 +1,5 @@
-"""What expressions of boards and rules say of labels: a filter that is wrong finds nothing, and `or vector(0)` says
-that all is well."""
+"""Labels in the expressions of boards and rules: a filter that is wrong finds nothing, and `or vector(0)` says that all
+is well."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def groupings(expr: str) -> Iterator[tuple[str, str]]:
 
 
 def _first(text: str) -> str:
-    """What stands in the parenthesis with which the text begins, whichever way it is read."""
+    """Returns the content of the parenthesis with which the text begins, whichever way it is read."""
     depth = 0
     for at, c in enumerate(text):
         depth += {text[0]: 1}.get(c, -1 if c in "()" else 0)

@@ -25,8 +25,8 @@ BOUNDS = {
     "SidecarGroupNotSettling": ("> 600", "> 5"),
     "SidecarLoopLag": ("> 0.1", "> 0.4"),
 }
-"""Of alerts that look at a time of their own: as it is, and for a test. The loop of a sidecar may be held up longer
-here, where brokers, sidecars and Prometheus share two processors; its fault holds it up longer still."""
+"""Bounds of alerts that look at a time of their own: as it is, and for a test. The loop of a sidecar may be held up
+longer here, where brokers, sidecars and Prometheus share two processors; its fault holds it up longer still."""
 
 
 def program(name: str) -> str:
@@ -109,7 +109,7 @@ class Prometheus:
         return told["data"]
 
     def values(self, query: str) -> list[float]:
-        """Those of an instant query that are numbers."""
+        """Returns the values of an instant query that are numbers."""
         asked = query.replace("$__rate_interval", WINDOW)
         found = (float(r["value"][1]) for r in self.get("query", query=asked)["result"])
         return [v for v in found if not math.isnan(v)]

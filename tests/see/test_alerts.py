@@ -64,7 +64,7 @@ def test_the_command_prints_the_rules_with_it_and_writes_nothing(root: Path) -> 
 
 
 def test_where_a_bound_is_from_below_absent_series_count_as_the_worst() -> None:
-    """What is compared with 0 is true of no series that is not there."""
+    """A comparison with 0 is true of no series that is absent."""
     assert [a.name for a in ALERTS if "== 0" in a.expr and a.absent is None] == []
 
 

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 CALM_S = 60.0
 AFTER_A_TAKEOVER = ("failover: Time of takeovers", "failover: Time to a placeholder")
-"""They look back at what happened before Prometheus was there."""
+"""Panels that look back at what happened before Prometheus was there."""
 
 
 def empty_panels(ground: Ground) -> list[str]:

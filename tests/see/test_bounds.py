@@ -20,7 +20,7 @@ from tests.inprocess.embedded_sidecar import EmbeddedSidecar
 
 GROUPS, MEMBERS, PARTITIONS = 10_000, 5, 6
 SERIES = 1_200
-"""Of one sidecar with two partitions of the state topic, with and without groups."""
+"""A bound for the series of one sidecar with two partitions of the state topic, with and without groups."""
 STALL_S = 0.05
 """Nobody's heartbeat waits longer. A slice takes 1 ms; machines of tests are busy."""
 

@@ -54,7 +54,7 @@ def test_a_record_is_of_somebody_who_is_not_the_owner(ground: Ground, audit: Aud
 
 
 def test_the_audit_dies(ground: Ground, audit: Audit) -> None:
-    """What it has told of goes with it."""
+    """The findings that the audit has reported go with it."""
     with ground.fault("no audit", "AuditFails") as fault:
         audit.process.kill()
         fault.until_firing()

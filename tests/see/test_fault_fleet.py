@@ -101,7 +101,7 @@ def test_somebody_takes_the_fence_of_a_partition(ground: Ground) -> None:
 
 
 def test_no_fence_can_be_had_and_an_owner_dies(ground: Ground) -> None:
-    """Nothing can be written to __transaction_state: who takes a partition over cannot shut its former owner out."""
+    """No record can be written to __transaction_state: the next owner cannot shut the former owner out."""
     fires = ("SidecarPartitionWithoutOwner", "SidecarTakeoverSlow")
     with ground.fault("no fence", *fires) as fault:
         ground.alter(TRANSACTIONS, "max.message.bytes", "1")

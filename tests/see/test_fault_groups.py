@@ -63,7 +63,7 @@ def beat(group: str, member: str, epoch: int) -> ch.ConsumerGroupHeartbeatReques
 
 
 def test_a_group_rebalances_again_and_again(ground: Ground) -> None:
-    """What a group has done is remembered for ten minutes, or until the group is deleted."""
+    """The sidecars remember a group's rebalances for ten minutes, or until the group is deleted."""
     group = "managed-storm"
 
     async def storm(conn: BrokerConnection) -> None:
@@ -119,7 +119,7 @@ def test_a_plug_in_fails(ground: Ground) -> None:
 
 
 def test_a_native_member_sits_where_the_placeholder_should(ground: Ground) -> None:
-    """Somebody has removed the placeholder at the broker, and joined there past the sidecars."""
+    """A client has removed the placeholder at the broker by its instance id, and joined there past the sidecars."""
     group = "managed-beside"
     node = owner_node(ground.kafka, group)
     place = oc.OffsetCommitRequestTopic(TOPIC, partitions=[oc.OffsetCommitRequestPartition(0, 1)])

@@ -78,7 +78,7 @@ def test_a_tail_is_slow(ground: Ground) -> None:
 
 
 def test_a_record_is_damaged(ground: Ground) -> None:
-    """Nobody notices before the next takeover."""
+    """The damage shows at the next takeover and not before."""
     group = "managed-damaged"
     key, partition = encode_key("member", group, "m"), partition_for(group, PARTITIONS)
     with ground.fault("damaged", "SidecarUnreadableGroups", "SidecarInvariantViolated") as fault:
@@ -92,7 +92,7 @@ def test_a_record_is_damaged(ground: Ground) -> None:
 
 
 def test_somebody_writes_who_is_not_the_owner(ground: Ground) -> None:
-    """Nothing takes that back: it is the last one."""
+    """A record in the log cannot be taken back: this fault is the last one."""
     fault = ground.lasting_fault("void", "SidecarVoidRecords")
     ground.write(foreign("managed-foreign"))
     fault.until_firing()

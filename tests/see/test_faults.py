@@ -1,5 +1,5 @@
-"""What all faults of the files before this one come to: each alert was raised by a fault of its own, and silent
-otherwise, over the whole time. And what boards and rules say of labels is true of the series that there were."""
+"""The sum of all faults in the files before this one: each alert was raised by a fault of its own, and silent
+otherwise, over the whole time. Boards and rules name labels of the series that there were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metrics say of things that happen."""
+"""The metrics show the things that happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the exporter asks the brokers, as bytes: of several groups at once, and one by one of older brokers."""
+"""The exporter's requests to the brokers, as bytes: for several groups at once, and one by one for older brokers."""
 
 from __future__ import annotations
 

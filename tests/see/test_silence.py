@@ -10,7 +10,7 @@ STARTED = 1_000.0
 
 
 class Recorded:
-    """What a Prometheus has kept."""
+    """The alerts that a Prometheus has kept."""
 
     def __init__(self, *fired: tuple[str, float]) -> None:
         self.kept = [(alert, STARTED + s) for alert, s in fired]

@@ -1,5 +1,5 @@
-"""What a fault may raise beside the alerts that it must: fault -> alert -> why that is right. And the alerts for which
-no fault can be brought about here."""
+"""Alerts that a fault may raise beside those that it must: fault -> alert -> why that is right. And the alerts for
+which no fault can be brought about here."""
 
 from __future__ import annotations
 

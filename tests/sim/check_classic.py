@@ -1,5 +1,5 @@
-"""What must hold of generations: who gets their members, and what was assigned in each. Members of the classic protocol
-in a consumer group have an epoch in the place of a generation."""
+"""Invariants of generations: which clients get their members, and what was assigned in each. Members of the classic
+protocol in a consumer group have an epoch in the place of a generation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.sim.world import SESSION_MS, TICK_MS, TOPIC_IDS, Violation, World
 Generation = tuple[str, int]
 """Group and generation."""
 NOBODY_WAS_IN_IT = ("an empty", "group deleted")
-"""How reasons begin for which a group goes."""
+"""Beginnings of the reasons for which a group goes."""
 IN_ANY_CASE_MS = 4_000
 """No member has a rebalance timeout as short as that."""
 
@@ -49,12 +49,12 @@ class Generations:
         self._era: dict[str, int] = {}
         """The generation with which the group became a classic one; what was assigned before is not known here."""
         self.stable_ms: dict[str, int] = {}
-        """When a classic group was assigned last, or came into being with what its members had."""
+        """The time at which a classic group was assigned last, or came into being with what its members had."""
         self._had: dict[tuple[str, str], list[Epochs]] = {}
         """Assignments of a member of a consumer group in its present epoch, in their order."""
         self._states: dict[str, State] = {}
         self._began: dict[str, tuple[int, int]] = {}
-        """When a rebalance of a group that was not empty began, and in which owner epoch."""
+        """The time at which a rebalance of a group with members began, and the owner epoch of that time."""
         self._pending: dict[str, dict[str, tuple[int, int]]] = {}
         """Member ids that were given out and have not come back: when and in which owner epoch."""
         self._assigned: dict[str, tuple[int, int]] = {}

@@ -1,4 +1,5 @@
-"""What must hold after every event. `folds` hold what the log alone says: each record applied as it is appended."""
+"""Invariants that are checked after every event. `folds` hold what the log alone says: each record applied as it is
+appended."""
 
 from __future__ import annotations
 
@@ -88,13 +89,13 @@ class Checks:
         self._reached: dict[MemberKey, int] = {}
         """The highest epoch that the log has had of a member."""
         self._removed: dict[MemberKey, tuple[int, Writer]] = {}
-        """When a member was removed, and by whom."""
+        """The time at which a member was removed, and the owner that removed it."""
         self._removed_kind: dict[MemberKey, str] = {}
         """The kind of that tombstone."""
         self._changed: dict[str, tuple[int, Writer]] = {}
-        """When the log has last had a record of a group, and of whom."""
+        """The time of the log's last record of a group, and the owner that wrote it."""
         self._back: dict[MemberKey, int] = {}
-        """When a member came that had been removed."""
+        """The time at which a removed member came back."""
         self._batch: dict[str, None] = {}
         """Groups of the batch that is being appended."""
         world.on_append, world.on_batch = self._appended, self._batch_written

@@ -47,7 +47,7 @@ class ClassicMember(Peer):
     join_patience_ms: int = 11_000
     sync_patience_ms: int = 5_000
     keeps: bool = False
-    """It keeps its partitions when the answer to SyncGroup is REBALANCE_IN_PROGRESS, as clients before
+    """Whether the client keeps its partitions when the answer to SyncGroup is REBALANCE_IN_PROGRESS, as clients before
     KAFKA-13419 do."""
     wants: str = "join"
     leads: bool = False
@@ -61,7 +61,7 @@ class ClassicMember(Peer):
     committed: bool = False
     """The last request was a commit, which in a consumer group does not extend the session: a heartbeat comes next."""
     beaten_ms: int = 0
-    """When a heartbeat was answered last: nothing else moves its session in every case."""
+    """The time at which a heartbeat was answered last: nothing else moves its session in every case."""
 
     @property
     def cooperative(self) -> bool:

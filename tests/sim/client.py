@@ -24,7 +24,7 @@ class Client(Peer):
     tries: int = 1
     """Attempts while another member has its instance id: Java's consumer and librdkafka end by the first answer."""
     terse: bool = False
-    """It reports what it owns only when that has changed, as the Java client does."""
+    """Whether the client reports what it owns only when that has changed, as the Java client does."""
     owned: Partitions = field(default_factory=dict)
     reported: Partitions | None = None
     """The owned partitions of the last request that was answered."""

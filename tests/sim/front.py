@@ -34,9 +34,9 @@ class Ask:
     connected: Callable[[], bool]
     broken: Callable[[], None]
     taken_ms: int = 0
-    """When the coordinator got it."""
+    """The time at which the coordinator got it."""
     lived_ms: int = 0
-    """How long the coordinator had been of use by then."""
+    """Milliseconds for which the coordinator had been of use by then."""
     owner_epoch: int = -1
     """The coordinator's owner epoch, if it served the partition when the request's own turn had ended."""
     behind: int = 0
@@ -52,7 +52,7 @@ class Granted:
     answer: Answer
     steady: Steady
     given_ms: int
-    """When the coordinator gave it."""
+    """The time at which the coordinator gave it."""
 
 
 Message = tuple[Ask, Reply] | Void | Lease
@@ -111,7 +111,8 @@ class Front:
 
     # ---- from the coordinator -----------------------------------------------------------------------------
     def from_coordinator(self, message: Message) -> None:
-        """It arrives after the link's delay; what is no answer is looked at when the next request comes."""
+        """Takes a message, which arrives after the link's delay; everything but an answer is looked at when the next
+        request comes."""
         sent_ms = self.world.sched.now
         self._inbox.append((sent_ms + self.world.link_ms, sent_ms, message))
         if isinstance(message, tuple):

@@ -1,6 +1,6 @@
-"""How a member that leads a classic group assigns: as the sticky assignors of the clients do. Of two that claim the
-same partition the newer generation counts; in a cooperative group a partition that somebody else claims is given to
-nobody for now."""
+"""Assigns as a member that leads a classic group does, with the sticky assignors of the clients. Of two members that
+claim the same partition the newer generation counts; in a cooperative group a partition that another member claims is
+given to nobody for now."""
 
 from __future__ import annotations
 

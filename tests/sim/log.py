@@ -69,7 +69,7 @@ class Log:
         return len(self.entries) - 1
 
     def last_values(self, until: int | None = None) -> dict[str, list[Record]]:
-        """What a copy of the log knows of each group: the last value of each key. Records of an owner before the last
+        """Returns the last value of each key by group, as a copy of the log has it. Records of an owner before the last
         claim are void."""
         claimed = 0
         last: dict[Key, Record] = {}

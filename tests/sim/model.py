@@ -29,7 +29,7 @@ class Cluster:
         self.fronts = [n.front for n in self.nodes]
         self.clients: list[Member] = []
         self.changed_ms = 0
-        """When the topics changed last."""
+        """The time at which the topics changed last."""
         self.checks.clients = self.clients
         for node in self.nodes:
             self.world.sched.at(self.world.rng.randint(1, TICK_MS), node.tick)

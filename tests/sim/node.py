@@ -55,7 +55,7 @@ class Node:
         self.skew = 0
         """By how much the wall clock is wrong."""
         self.proved = -LEASE_MS
-        """When the brokers last answered this sidecar as a live member."""
+        """The time at which the brokers last answered this sidecar as a live member."""
         self.process = 0
         self.front = Front(world, self)
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -87,7 +87,7 @@ class Node:
         self.last_ok_ms: dict[MemberKey, int] = {}
         """Time of a member's last request that was answered without an error."""
         self.lived_ms = 0
-        """How long this process has run with a valid lease."""
+        """Milliseconds for which this process has run with a valid lease."""
         self._generation = -1
         self._confirming: list[Callable[[], None]] = []
         """Calls for when the brokers have confirmed the map."""

@@ -1,4 +1,4 @@
-"""What members of both protocols have in common: one request at a time, repeated when no answer comes, on another
+"""The behaviour that members of both protocols share: one request at a time, repeated when no answer comes, on another
 connection if the first one breaks."""
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ class Peer:
     instance_id: str | None = None
     node: int = 0
     epoch: int = 0
-    """Or generation."""
+    """The member epoch, or the generation."""
     leaving: int = 0
     ended: bool = False
     paused_until: int = 0
-    """It reads and sends nothing until then."""
+    """The time until which it reads and sends nothing."""
     busy_until: int = 0
-    """It makes an assignment, or calls its rebalance listener, and beats meanwhile, as Java's clients do (KIP-62)."""
+    """The time until which it makes an assignment, or calls its rebalance listener; meanwhile it beats, as Java's
+    clients do (KIP-62)."""
     held_ms: int = 0
-    """When it was given what it has."""
+    """The time at which it was given what it has."""
     waiting: int = 0
     tokens: int = 0
     sent_ms: int = 0
     patience_ms: int = TIMEOUT_MS
-    """How long it waits for the answer that is under way."""
+    """Milliseconds that it waits for the answer that is under way."""
 
     # ---- what it sends, and when -----------------------------------------------------------------------------
     def send_next(self) -> None:

@@ -135,7 +135,7 @@ def takes_any_commit(patch: Patch, sim: Cluster) -> None:
 
 
 def waits_for_a_leader_for_ever(patch: Patch, sim: Cluster) -> None:
-    """Nobody looks whether the leader ever assigns."""
+    """Never looks whether the leader assigns."""
     patch.setitem(REGISTRY.kinds["classic"].timers, "classic_sync", lambda *args: None)
 
 
@@ -209,7 +209,7 @@ def forgets_who_joins_an_upgraded_group(patch: Patch, sim: Cluster) -> None:
 
 
 def believes_that_classic_members_own_nothing(patch: Patch, sim: Cluster) -> None:
-    """What a cooperative member says that it owns is not read: so it is taken to have given it up."""
+    """Ignores the partitions that a cooperative member says that it owns: it is taken to have given them up."""
     for module in (mixed_join, mixed_waiting):
         patch.setattr(module, "by_id", lambda owned, image: {})
 

@@ -1,5 +1,5 @@
-"""What happens to the cluster while faults are on: members come, go and change their protocol, topics and settings
-change, sidecars crash, stand still and lose what they own."""
+"""Changes of the cluster while faults are on: members come, go and change their protocol, topics and settings change,
+sidecars crash, stand still and lose what they own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sim.world import GROUPS, REBALANCE_MS, SESSION_MS, Faults
 
 MEMBERS = 8
 STRATEGIES = ((("range",),), ((COOPERATIVE,),), (("range",), (COOPERATIVE, "range")))
-"""What the members of the classic protocol in one group may name: there is one that all of them know."""
+"""Protocols that classic members of one group may name: there is one that all of them know."""
 
 
 class Play:
@@ -282,4 +282,4 @@ ACTIONS: tuple[tuple[float, Callable[[Play], None]], ...] = (
     (0.04, Play.move),
     (0.04, Play.change_settings),
 )
-"""How often each happens."""
+"""The actions, each with its probability."""

@@ -25,13 +25,13 @@ class Term:
     attempt: int = 0
     epoch: int = -1
     seen: int = 0
-    """Where the log ended when the fence was set."""
+    """The end of the log when the fence was set."""
     confirmed: bool = False
     """Whether the brokers have confirmed the map since the fence."""
     serve: Callable[[], None] | None = None
-    """What waits for that."""
+    """The rest of the takeover, which waits for that."""
     since_ms: int = 0
-    """When serving began."""
+    """The time at which serving began."""
     queue: list[tuple[int, list[Record]]] = field(default_factory=list)
     sending: bool = False
     renewing: bool = False

@@ -71,7 +71,7 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.tier("test")
 def test_seeds_replay_exactly_in_another_process() -> None:
-    """Nothing hangs on the order of a set of strings, which is another one in each process."""
+    """A run does not depend on the order of a set of strings, which is another one in each process."""
 
     def figures(hash_seed: int) -> str:
         command = [sys.executable, "-m", "tests.sim.run", "--seeds", "60"]

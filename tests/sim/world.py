@@ -1,4 +1,4 @@
-"""What everybody in the simulation shares: the clock, the log, the network, the faults, the settings of this seed."""
+"""The world of the simulation: the clock, the log, the network, the faults, the settings of this seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = 2
 GROUPS = ("g", "h", "i")
 """The first and the last share a partition."""
 MODES = ("consumer", "classic", "mixed")
-"""Which protocols the members of a group speak."""
+"""The protocols that the members of a group speak."""
 SESSION_MS = 6_000
 REBALANCE_MS = 8_000
 """The longest rebalance timeout of a member of the classic protocol."""
@@ -100,9 +100,9 @@ class World:
         self.quiet = False
         """Clients begin no more requests."""
         self.broken_turns = 0
-        """How many exceptions were planted so far."""
+        """Exceptions that were planted and have not broken a turn yet. Below 0 a turn broke that was not meant to."""
         self.figures: Counter[str] = Counter()
-        """How often each thing has happened."""
+        """The number of times that each thing has happened."""
         self.endings = Endings()
         self.tracer: Callable[[str], None] | None = None
         # What a planted bug may switch off.

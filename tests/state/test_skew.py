@@ -91,7 +91,7 @@ def versions() -> dict[str, list[str]]:
     ("before", "after"), [pair for names in versions().values() for pair in pairwise(names)], ids=str
 )
 def test_a_published_version_only_adds_fields_and_with_defaults(before: str, after: str) -> None:
-    """So that the version before reads it, and a rollback loses no group."""
+    """The version before can then read the record, and a rollback loses no group."""
     old, new = ({f["name"]: f for f in json.loads(published()[name])["fields"]} for name in (before, after))
     for name, field in old.items():
         assert new.get(name, {}).get("type") == field["type"], f"{after} changes or lacks {name}"

@@ -113,7 +113,7 @@ def test_round_trip(record: Record) -> None:
 
 
 def test_a_member_of_before_mixed_groups_speaks_the_consumer_protocol() -> None:
-    """Its record has no field for the classic protocol."""
+    """The older record has no field for the classic protocol."""
     old = MemberRecord("g", "m", None, "r1", "c", "/h", 30_000, ("a",), None, "range", "joined")
     files = {name: text for name, text in published().items() if name != "member-v2"}
     writer = Schemas({"member": "member-v1"}, files)

@@ -1,4 +1,4 @@
-"""What the first version wrote is read, and what it makes of today's records is as docs/reference/versions.md says.
+"""Records of the first version are read, and it reads today's records as docs/reference/versions.md says.
 
 v0.1.0.jsonl is a dump by the code of 0.1.0: written/by_0_1_0.py. It must never change.
 """
@@ -136,7 +136,7 @@ if has_commit(COMMIT):
 
     @pytest.mark.tier("test")
     def test_the_first_version_writes_the_same_dump_today(first_version: Path) -> None:
-        """So it is from there."""
+        """The dump therefore comes from the first version."""
         env = {**os.environ, "PYTHONPATH": str(first_version)}
         script = [sys.executable, by_0_1_0.__file__]
         done = subprocess.run(script, cwd=first_version, env=env, capture_output=True, check=True)

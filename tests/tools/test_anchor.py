@@ -12,7 +12,7 @@ from tools.wire_model import NEWEST
 
 PLACE = "sidecar/drill/artifacts.py"
 EXAMPLES = frozenset({"tests/differential/test_older.py", "tests/drill/test_zookeeper.py"})
-"""Which versions are older than others, and what each needs, whatever the anchor is."""
+"""Tests with versions as examples: their order, and what each needs, whatever the anchor is."""
 FOLDERS = ("sidecar", "tests", "tools", "benchmarks")
 
 

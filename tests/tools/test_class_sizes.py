@@ -13,7 +13,7 @@ from tools.class_sizes import LARGE, LIMITS, Size
 
 
 def source(methods: int = 1, attributes: int = 0, arguments: int = 0) -> str:
-    """Of a class `A`; one of its methods is its constructor."""
+    """Returns the source of a class `A`; one of its methods is its constructor."""
     given = ", ".join(["self", *(f"a{n}" for n in range(arguments))])
     stored = "".join(f"        self.x{n} = 0\n" for n in range(attributes))
     others = "".join(f"    def m{n}(self): ...\n" for n in range(methods - 1))

@@ -28,8 +28,8 @@ GOOD = {
 
 
 def faults_in(root: Path, **lines: str) -> list[str]:
-    (root / "core").mkdir(exist_ok=True)
-    (root / "core" / "group.py").write_text(CODE.format(**{**GOOD, **lines}))
+    (root / "sidecar" / "core").mkdir(parents=True, exist_ok=True)
+    (root / "sidecar" / "core" / "group.py").write_text(CODE.format(**{**GOOD, **lines}))
     return [fault.partition(": ")[2] for fault in faults(root)]
 
 
@@ -41,6 +41,14 @@ def test_every_docstring_begins_with_a_subject_or_an_action(tmp_path: Path) -> N
 
 
 def test_generated_code_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "wire" / "generated").mkdir(parents=True)
-    (tmp_path / "wire" / "generated" / "fetch.py").write_text('"""What is sent."""\n')
+    (generated := tmp_path / "sidecar" / "wire" / "generated").mkdir(parents=True)
+    (generated / "fetch.py").write_text('"""What is sent."""\n')
     assert faults_in(tmp_path) == []
+
+
+def test_tests_tools_and_benchmarks_are_read_too(tmp_path: Path) -> None:
+    for folder in ("tests", "tools", "benchmarks"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.py").write_text('"""What is run."""\n')
+    assert list(faults(tmp_path)) == [f"{f}/run.py:1: What is run." for f in ("tests", "tools", "benchmarks")]
+    assert list(faults(tmp_path, ["tests"])) == ["tests/run.py:1: What is run."]

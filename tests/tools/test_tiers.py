@@ -1,4 +1,4 @@
-"""Which tests a command runs (tests/harness/tiers.py)."""
+"""The tests that a command runs (tests/harness/tiers.py)."""
 
 from __future__ import annotations
 

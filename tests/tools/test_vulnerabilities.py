@@ -1,4 +1,4 @@
-"""What is said of the answers that pip-audit may give. It is played by a program that prints what it is told to."""
+"""Verdicts on the answers that pip-audit may give. A program that prints what it is given plays pip-audit."""
 
 from __future__ import annotations
 

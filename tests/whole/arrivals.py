@@ -1,4 +1,4 @@
-"""When commits come to a sidecar, as its front begins to handle them."""
+"""The arrival of commits at a sidecar, when its front begins to handle them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def listen(told: Told) -> None:
 
 
 def forget() -> None:
-    """Nobody hears of commits any more, and the handlers are as they were for the other tests of this process."""
+    """Ends the listening: no listener hears of commits any more, and the handlers are as they were for the other tests
+    of this process."""
     _handlers[Api.OFFSET_COMMIT], _handlers[Api.TXN_OFFSET_COMMIT] = offset_commit, txn_offset_commit
     _told.clear()
 

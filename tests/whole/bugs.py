@@ -70,7 +70,7 @@ def takes_over_without_a_fence(patch: Patch, world: World) -> None:
 
 
 def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
-    """It fences the new owner out in its turn and writes what it had, as it was."""
+    """Fences the new owner out in its turn and writes what it had, as it was."""
     real = FencedWriter._answered
 
     async def again(self: Any) -> None:
@@ -91,7 +91,7 @@ def goes_on_after_it_was_fenced(patch: Patch, world: World) -> None:
 
 
 def tries_again_under_a_new_sequence(patch: Patch, world: World) -> None:
-    """What may have been written is written once more."""
+    """Writes once more what may have been written."""
     real = FencedWriter._answered
 
     def planted(self: Any, code: int, offset: int, lost: Any) -> None:
@@ -114,7 +114,7 @@ def takes_a_lost_connection_for_written(patch: Patch, world: World) -> None:
 
 
 def asks_the_old_leader_for_ever(patch: Patch, world: World) -> None:
-    """Where a partition was led once, it is led for ever."""
+    """Takes the first leader of a partition for its leader for ever."""
     real: Any = FencedWriter._find_leader
 
     async def planted(self: Any, pause_s: float = 0.0) -> None:
@@ -159,7 +159,7 @@ def serves_before_its_claim_is_read(patch: Patch, world: World) -> None:
 
 
 def reads_nothing_before_its_claim(patch: Patch, world: World) -> None:
-    """It takes its claim for the next record, also where a former owner has written others in between."""
+    """Takes its claim for the next record, also where a former owner has written others in between."""
     real = StateLog.wrote
 
     def planted(self: Any, partition: int, offset: int, records: Any) -> None:
@@ -184,7 +184,7 @@ def keeps_what_was_removed(patch: Patch, world: World) -> None:
 
 
 def reads_out_of_order(patch: Patch, world: World) -> None:
-    """What comes in one piece is applied from its end."""
+    """Applies the records of one piece from its end."""
     real = Tail._apply
 
     def planted(self: Any, items: Any) -> None:
@@ -243,7 +243,7 @@ def gives_no_time_back(patch: Patch, world: World) -> None:
 
 
 def keeps_a_problem(patch: Patch, world: World) -> None:
-    """What hindered a takeover is told for ever, also when the partition went to another sidecar."""
+    """Reports the problem of a takeover for ever, also when the partition went to another sidecar."""
     real = Lifecycle.resigned
 
     def planted(self: Any, why: str) -> bool:
@@ -256,7 +256,7 @@ def keeps_a_problem(patch: Patch, world: World) -> None:
 
 
 def stays_withdrawn(patch: Patch, world: World) -> None:
-    """Who has left because its broker was gone does not come back with it."""
+    """Leaves when its broker is gone, and does not come back with it."""
     patch.setattr(OwnersGroup, "resume", lambda self: None)
 
 
@@ -303,7 +303,7 @@ def forgets_commits_in_doubt(patch: Patch, world: World) -> None:
 
 
 def says_that_all_is_stored(patch: Patch, world: World) -> None:
-    """Whatever the broker answers."""
+    """Answers that all is stored, whatever the broker answers."""
     real: Any = vars(offset_commit)["store"]
 
     def planted(call: Any, group_id: str, version: int, body: bytes) -> Generator[Any, Any, bytes]:
@@ -332,7 +332,7 @@ def asks_nobody_about_transactions(patch: Patch, world: World) -> None:
 
 
 def shows_offsets_of_open_transactions(patch: Patch, world: World) -> None:
-    """Who asks for stable offsets is told what is committed by now."""
+    """Answers a client that asks for stable offsets with what is committed by now."""
     world.exactly_once = True
     real: Any = vars(offset_fetch)["_by_keeper"]
 
@@ -350,7 +350,7 @@ def leaves_whom_the_former_owner_took_in(patch: Patch, world: World) -> None:
 
 
 def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
-    """Whoever takes a group over that is on its way back to the broker keeps it."""
+    """Keeps a group after a takeover that was on its way back to the broker."""
     real = Moves.took_over
 
     def planted(self: Any, partition: int) -> None:
@@ -367,7 +367,7 @@ def withdraws_no_grant(patch: Patch, world: World) -> None:
 
 
 def hears_no_touch(patch: Patch, world: World) -> None:
-    """Whom the front answers from its memory is silent to the coordinator."""
+    """Takes a member for silent that the front answers from its memory."""
     patch.setattr(Shard, "touch", lambda self, group_id, member_id, now: None)
 
 
@@ -413,7 +413,7 @@ def forgets_who_waits_for_a_placeholder(patch: Patch, world: World) -> None:
 
 
 def passes_on_what_it_has_heard_nothing_of(patch: Patch, world: World) -> None:
-    """Whoever joins a group that was the broker's, as far as is known here, is let through to it."""
+    """Passes a join on to the broker if the group was the broker's, as far as is known here."""
 
     async def planted(self: Any, partitions: Any) -> bool:
         return True
@@ -431,7 +431,7 @@ def asks_leaders_only(patch: Patch, world: World) -> None:
 
 
 def asks_nobody_for_rights(patch: Patch, world: World) -> None:
-    """Whoever comes may read every group."""
+    """Lets every client read every group."""
 
     def planted(call: Any, group_id: str) -> Generator[Any, Any, Code]:
         return Code.NONE

@@ -129,7 +129,7 @@ def loses_the_target_of_a_replaced_member(patch: Patch, world: World) -> None:
 
 
 def takes_commits_of_fenced_members(patch: Patch, world: World) -> None:
-    """Whoever commits for a streams group may."""
+    """Takes every commit for a streams group."""
     patch.setattr(streams_offsets, "_commit", lambda turn, group, c: OK)
 
 
@@ -199,7 +199,7 @@ def _comes_in_the_first_epoch(patch: Patch, kind: str) -> None:
 
 # ---- share groups ---------------------------------------------------------------------------------------------
 def assigns_what_is_not_initialised(patch: Patch, world: World) -> None:
-    """Whatever exists of a subscribed topic is assigned."""
+    """Assigns everything that exists of a subscribed topic."""
 
     def planted(initialised: Any, topics: Any, image: Any) -> Mapping[bytes, tuple[int, ...]]:
         found = [image.by_name[name] for name in topics if name in image.by_name]
@@ -209,7 +209,7 @@ def assigns_what_is_not_initialised(patch: Patch, world: World) -> None:
 
 
 def believes_that_a_part_is_all(patch: Patch, world: World) -> None:
-    """What the broker has assigned so far counts as all that is initialised."""
+    """Takes what the broker has assigned so far for all that is initialised."""
     real = ShareMembership.assigned
 
     async def planted(self: Any, node_id: int, group_id: str) -> Any:
@@ -251,13 +251,13 @@ def takes_over_without_a_placeholder(patch: Patch, world: World) -> None:
 
 
 def assigns_nothing_that_comes_later(patch: Patch, world: World) -> None:
-    """What is initialised when the target has been computed waits for another member."""
+    """Keeps partitions that are initialised after the target was computed waiting for another member."""
     for module in (share_step, share_initialised):
         patch.setattr(module, "reassign_initialised", lambda turn, group: False)
 
 
 def keeps_the_last_report_only(patch: Patch, world: World) -> None:
-    """What the broker has told before counts no more when it tells of other partitions."""
+    """Forgets the broker's earlier reports when it tells of other partitions."""
     patch.setattr(share_initialised, "_merged", lambda known, more: more)
 
 

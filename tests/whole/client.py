@@ -43,11 +43,11 @@ WAIT = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT)
 
 
 PARTITIONS_OF: dict[str, int] = {"t1": 4, "t2": 3}
-"""Of the topics of the simulation."""
+"""Partitions of the topics of the simulation."""
 
 
 class Judge(Protocol):
-    """Who watches what clients are told."""
+    """An observer of what clients are told."""
 
     def answered(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
         """By the sidecar of this host."""
@@ -56,7 +56,7 @@ class Judge(Protocol):
         """A client has ended by an exception."""
 
     def told(self, client: Client, what: str, epoch: int) -> None:
-        """This is the epoch, or the generation, that it is in now."""
+        """Called with the epoch, or the generation, that the client is in now."""
 
     def commits(self, client: Client, host: str, place: Place, offset: int) -> None:
         """A commit is sent to the sidecar of this host."""
@@ -65,13 +65,13 @@ class Judge(Protocol):
         """A commit was acknowledged."""
 
     def gives_up(self, client: Client, place: Place, offset: int) -> None:
-        """It waits no more for the answer to this commit."""
+        """Called when the client no longer waits for the answer to this commit."""
 
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
         """No answer: the connection is lost, or it has waited long enough."""
 
     def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
-        """It has asked this host for its coordinator, and has not got a connection to it."""
+        """Called when the client has asked this host for its coordinator, and has not got a connection to it."""
 
     def decides(self, host: str, txn_id: str) -> bool:
         """Whether the broker of this host coordinates this transactional id, as the controller has it."""
@@ -80,7 +80,7 @@ class Judge(Protocol):
         """Some broker has not heard who coordinates this id."""
 
     def owns(self, client: Client) -> None:
-        """It has taken partitions, or given some up."""
+        """Called when the client has taken partitions, or given some up."""
 
     def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
         """The transaction of these offsets is to be aborted."""
@@ -88,12 +88,12 @@ class Judge(Protocol):
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None: ...
 
     def status(self, client: Client, code: StatusCode) -> None:
-        """Of its streams group."""
+        """Called with a status of its streams group."""
 
 
 @dataclass(frozen=True)
 class Habits:
-    """How this client behaves."""
+    """The behaviour of a client."""
 
     group_id: str
     topics: tuple[str, ...]
@@ -103,11 +103,11 @@ class Habits:
     heartbeat_ms: int = 1_000
     commit_ms: float = 1_000.0
     revoke_ms: float = 50.0
-    """How long it takes to give a partition up."""
+    """Milliseconds that it takes to give a partition up."""
     idle: frozenset[Place] = frozenset()
-    """Nothing comes into these: they are committed when they are taken, and never again."""
+    """Partitions into which nothing comes: they are committed when they are taken, and never again."""
     exactly_once: str = ""
-    """It commits in transactions: `old`, or `new` as of KIP-890."""
+    """The transactions in which it commits: `old`, or `new` as of KIP-890; empty if it commits without."""
 
 
 @dataclass(eq=False)
@@ -130,21 +130,21 @@ class Client:
     leaving: bool = False
     conn: BrokerConnection | None = None
     waits_since_ms: float | None = None
-    """When the request that is not answered was sent."""
+    """The time at which the request was sent that has no answer yet."""
     steady: int = 0
     """Answers in a row that said that all is well."""
     well_ms: float = 0.0
-    """When the last of them came."""
+    """The time at which the last of them came."""
     committing: bool = False
     """A commit has been sent and not been answered."""
     losses: int = 0
-    """How often it has given everything up."""
+    """The number of times that it has given everything up."""
     spoke_ms: float = 0.0
-    """When it asked what was answered so."""
+    """The time of the last heartbeat or join that was answered so."""
     _failed: str = ""
     """The host that did not answer last."""
     _said: set[Place] = field(default_factory=set)
-    """What it has ever committed."""
+    """Partitions for which it has ever committed."""
     _producer: Producer | None = None
     _transaction: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One after the other."""
@@ -176,7 +176,7 @@ class Client:
         raise NotImplementedError
 
     def wanted(self) -> set[Place]:
-        """What it and the others of its group share."""
+        """Returns the partitions that it and the others of its group share."""
         return {(t, p) for t in self.habits.topics for p in range(PARTITIONS_OF[t])}
 
     async def pause(self, s: float) -> None:
@@ -262,7 +262,7 @@ class Client:
         return True
 
     async def _committed(self, places: Sequence[Place]) -> dict[Place, int] | None:
-        """Their committed offsets, 0 where there is none. None: it is refused, or in another epoch by now."""
+        """Returns their committed offsets, 0 where there is none. None: it is refused, or in another epoch by now."""
         epoch = self.epoch
         by_topic: dict[str, list[int]] = {}
         for topic, p in places:
@@ -295,7 +295,8 @@ class Client:
         return None if places else {}
 
     async def still_in(self) -> bool:
-        """It waits for something else than its heartbeats, which go on meanwhile. False: it must join again."""
+        """Returns whether it is still in its group. It is asked while it waits for something else than its heartbeats,
+        which go on meanwhile. False: it must join again."""
         return True
 
     def transaction_is_late(self) -> bool:
@@ -308,7 +309,7 @@ class Client:
         return mine is not None and code == Err.INVALID_PRODUCER_ID_MAPPING and self.judge.disputed(mine.txn_id)
 
     async def commit(self) -> None:
-        """What it has come to."""
+        """Commits what it has come to."""
         if self._producer is not None:
             await self._in_transaction(self._producer)
             return
@@ -336,7 +337,7 @@ class Client:
     async def store(
         self, conn: BrokerConnection, module: Any, what: str, req: Any, high: int, sent: Mapping[Place, int]
     ) -> Any:
-        """These offsets, over this connection. None: nobody has answered."""
+        """Commits these offsets over this connection. None: nobody has answered."""
         asked_ms = self.proc.universe.now_ms
         for place, offset in sent.items():
             self.judge.commits(self, conn.peer()[0], place, offset)
@@ -389,7 +390,7 @@ class Client:
                 await self._read_again()
 
     async def _read_again(self) -> bool:
-        """What a transaction has not committed is to be done once more."""
+        """Reads the committed offsets again: what a transaction has not committed is done once more."""
         found = await self._committed([*self.owned])
         if found is None:
             return False
@@ -398,7 +399,7 @@ class Client:
         return True
 
     async def _commits(self) -> None:
-        """It consumes, and commits what it has consumed."""
+        """Consumes, and commits what it has consumed."""
         rng = self.proc.universe.rng
         try:
             while True:

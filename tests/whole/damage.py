@@ -17,7 +17,7 @@ from tests.whole.violation import Violation
 from tests.whole.world import NODES, World
 
 KEYS = {"damaged": ("member", "m-damaged"), "of a newer version": ("constellation", "m1")}
-"""Nobody writes to these keys."""
+"""Keys that no sidecar writes to."""
 NOTICED_MS, LOOK_MS, REFUSED_MS = 30_000, 200, 2_500
 Record = tuple[bytes, bytes | None]
 
@@ -35,7 +35,8 @@ def inject(world: World, partition: int, records: Sequence[Record]) -> bool:
 
 
 def damage(world: World, group_id: str) -> None:
-    """Nothing happens if one group of this run is damaged already, or nobody takes the record."""
+    """Damages a record of the group. Nothing happens if one group of this run is damaged already, or no broker takes
+    the record."""
     judge = world.judge
     if judge.fold.injected:
         return
@@ -67,7 +68,8 @@ def put_long(out: bytearray, n: int) -> None:
 
 
 def repair(world: World) -> None:
-    """When nothing else goes wrong any more. First nobody may serve the group, and none of its records may go."""
+    """Repairs the damage when nothing else goes wrong any more. First nobody may serve the group, and none of its
+    records may go."""
     judge = world.judge
     for key in sorted(judge.fold.injected):  # it may have waited for its broker to be able to commit something
         p = judge.fold.partition_of(key.group_id)
@@ -101,7 +103,7 @@ def _another_takeover(world: World, group_id: str) -> None:
 
 
 def _refuses(world: World, group_id: str) -> bool:
-    """Whoever has claimed its partition last has found out."""
+    """Returns whether the owner that has claimed the group's partition last has found out."""
     s = world.sidecars.get(world.judge.owner_of(group_id))
     owners = s.owners() if s is not None else []
     return bool(owners) and group_id in owners[world.judge.fold.partition_of(group_id)].loader.unreadable

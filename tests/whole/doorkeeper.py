@@ -1,4 +1,5 @@
-"""What is told to clients that may not come to a group: that, and nothing else, and no partition is theirs."""
+"""The answers to clients that may not come to a group: they are told that, and nothing else, and no partition is
+theirs."""
 
 from __future__ import annotations
 
@@ -46,10 +47,10 @@ class Doorkeeper:
         self._wrong(client, f"has committed for {place}")
 
     def gives_up(self, client: Client, place: Place, offset: int) -> None:
-        """What becomes of commits is nothing to it."""
+        """Does nothing: the end of commits is nothing to it."""
 
     def has_none(self, client: Client, what: str, asked_ms: float) -> None:
-        """It may lose its connection as anybody does."""
+        """Does nothing: such a client may lose its connection as any other."""
 
     def decides(self, host: str, txn_id: str) -> bool:
         return self._judge.decides(host, txn_id)
@@ -65,7 +66,7 @@ class Doorkeeper:
         self._wrong(client, f"reads {place} from {offset}")
 
     def status(self, client: Client, code: StatusCode) -> None:
-        """What goes with an answer that all is well, which is not for it."""
+        """Does nothing: a status goes with an answer that all is well, which is not for such a client."""
 
     def aborts(self, client: Client, offsets: Mapping[Place, int]) -> None:
-        """It has nothing to commit."""
+        """Does nothing: such a client has nothing to commit."""

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_MS = 5_000
-"""Of a transaction: then its coordinator aborts it."""
+"""The timeout of a transaction: then its coordinator aborts it."""
 IDLE_MS = 20_000
 """Behind so long without a transaction an application has a new producer: in some runs the brokers forget after 30 s
 an id that nobody has used, and would refuse it (INVALID_PRODUCER_ID_MAPPING)."""
 REQUEST_S, PAUSE_S = 3.0, 0.1
 ABORTS = 0.2
-"""So many transactions are aborted for no reason of ours."""
+"""The share of transactions that are aborted for no reason of ours."""
 AGAIN = (
     Code.CONCURRENT_TRANSACTIONS,
     Code.COORDINATOR_NOT_AVAILABLE,
@@ -46,7 +46,7 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Nobody has told; whoever reads the offsets next, stable ones only, finds out."""
+    """No coordinator has reported the end; the next fetch of the offsets, stable ones only, finds it out."""
 
 
 class Producer:

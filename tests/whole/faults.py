@@ -1,4 +1,4 @@
-"""What goes wrong, chosen by the seed: each fault begins, and ends by itself after a while."""
+"""Faults that the seed chooses: each begins, and ends by itself after a while."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ EVERY_MS = 2_500.0
 """The mean time from one fault to the next."""
 TRANSACTIONS = "__transaction_state"
 OFTEN = 12
-"""So many times as often a fault strikes that is to strike often."""
+"""The factor for the weight of a fault that should strike often."""
 LOOKS_MS = 4_000
-"""How long it is looked whether something is under way."""
+"""Milliseconds for which a fault looks whether something is under way."""
 MOVES = "m1"
 """A classic group that no pattern of this run names: it moves between the brokers and the sidecars."""
 MOVES_SHARE = "m-share"
@@ -50,7 +50,7 @@ MORE_GROUPS: dict[str, tuple[type[Client], ...]] = {
     MOVES_SHARE: (ShareMember,),
     MOVES_STREAMS: (StreamsMember,),
 }
-"""Which kinds of members come to a group; g3 goes from one protocol to the other while it lives."""
+"""The kinds of members that come to a group; g3 goes from one protocol to the other while it lives."""
 MOVING, MOVING_SHARE, MOVING_STREAMS = 0.25, 0.4, 0.4
 """The share of seeds in which one group is the brokers' at first, and moves."""
 SESSIONS_MS = (6_000, 6_500, 8_000)
@@ -64,7 +64,7 @@ class Faults:
         self.rng = world.rng
         self.on = False
         self.groups = [*GROUPS]
-        """Those of this run."""
+        """The groups of this run."""
         if self.rng.random() < 0.3:
             self.groups.append("g3")
         if self.rng.random() < 0.15:
@@ -315,7 +315,7 @@ class Faults:
             self._after(1_000, 20_000, lambda: kafka.accepts_again(n), f"... broker {n} accepts connections again")
 
     def majority_is_lost(self) -> None:
-        """Nothing can be committed for a while, just when an owner dies. Nothing may be lost for that."""
+        """Stops two brokers just when an owner dies: nothing can be committed for a while. Nothing may be lost."""
         w, p = self.world, self.rng.randrange(self.world.partitions)
         n = w.judge.fold.parts[p].owner
         if n not in NODES or not all(w.kafka.procs[m].life is Life.RUNS for m in NODES):
@@ -349,7 +349,7 @@ class Faults:
         self._restart(n)
 
     def share_coordinator_is_away(self) -> None:
-        """Nothing is initialised meanwhile. Whoever has partitions keeps them."""
+        """Takes the share coordinator away: nothing is initialised meanwhile, and members keep their partitions."""
         cluster = self.world.kafka.cluster
         self.world.say(FAULT, "the share coordinator is away")
         cluster.share_coordinator_away = True
@@ -545,8 +545,8 @@ class Faults:
                 self._after(100, 4_000, lambda: self._comes_back(c))
 
     def _comes_back(self, c: Client) -> None:
-        """Its process has another life, once, though it was killed while it left. An application keeps the id of its
-        process beside its state."""
+        """Gives the client's process another life, once, though it was killed while it left. An application keeps the
+        id of its process beside its state."""
         if not c.proc.alive and c.name not in self.back:
             self.back.add(c.name)
             same = replace(c.habits, process_id=c.process) if isinstance(c, StreamsMember) else c.habits

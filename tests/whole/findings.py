@@ -123,7 +123,7 @@ def hears_only_who_hangs_up(patch: Patch, world: World) -> None:
 
 
 def waits_for_its_predecessor(patch: Patch, world: World) -> None:
-    """Who was killed is a member of the owners' group until its session is over."""
+    """Waits until the session of a killed sidecar is over, which is still a member of the owners' group."""
 
     async def planted(self: Any) -> None:
         return None
@@ -209,14 +209,14 @@ def goes_on_without_its_topic(patch: Patch, world: World) -> None:
     """S6: what is in memory is served, though it is in no log any more."""
 
     async def never(self: StateTopic, topics: Iterable[Topic], cluster: Cluster) -> None:
-        """It is not looked at."""
+        """Does not look at the state topic."""
 
     patch.setattr(StateTopic, "look", never)
     patch.setattr(TailListener, "tail_went_back", lambda self, partition: None)
 
 
 def lets_anybody_join_at_once(patch: Patch, world: World) -> None:
-    """When the state topic was lost, whoever comes back first is given what others still work on."""
+    """Gives the first member that comes back what others still work on, when the state topic was lost."""
     patch.setattr(Quarantine, "closed_until_ms", lambda self, now_ms: 0)
 
 

@@ -46,7 +46,7 @@ class Part:
     claims: int = 0
     claimed_ms: float = 0.0
     taken_ms: float = 0.0
-    """When its owner took it over. Renewals of its fence are claims as well."""
+    """The time at which its owner took it over. Renewals of its fence are claims as well."""
     owner: int = -1
     """Node id of who made it."""
     shard: Shard = field(default_factory=lambda: Shard(REGISTRY, Ports({"consumer": BUILT_IN}, Computed(_settings))))
@@ -76,7 +76,7 @@ class Fold:
         self._without: dict[tuple[str, str], tuple[str, int]] = {}
         """Members whose record is gone, why, and behind how many claims, as far as a batch has been read."""
         self.gone: dict[tuple[str, str], tuple[float, int, str]] = {}
-        """When members were removed that have not come back, by which node's sidecar, and why."""
+        """Members that were removed and have not come back: when, by which node's sidecar, and why."""
         self.injected: set[StateKey] = set()
         """Keys of records that nobody here can read, and that no sidecar writes."""
         self.foreign: set[str] = set()
@@ -102,7 +102,7 @@ class Fold:
         self.gone.clear()
 
     def _begins_anew(self, group_id: str) -> None:
-        """Nothing is left of this group, and it is followed again."""
+        """Forgets a group of which nothing is left, and follows it again."""
         self.foreign.discard(group_id)
         self.injected = {key for key in self.injected if key.group_id != group_id}
         self.parts[self.partition_of(group_id)].shard.groups.pop(group_id, None)
@@ -111,7 +111,7 @@ class Fold:
         self._emptied(group_id)
 
     def read(self, p: int) -> None:
-        """What has been committed to this partition since."""
+        """Reads what has been committed to this partition since the last call."""
         cluster, part = self._kafka.cluster, self.parts[p]
         node_id = self._kafka.furthest(self._topic, p)
         if node_id is None:
@@ -144,7 +144,7 @@ class Fold:
         self._said(group_id, name, value, why, order_of(body))
 
     def is_whole(self, p: int) -> bool:
-        """Nothing is in the log that has not been read, or that may still go away."""
+        """Returns whether everything in the log has been read, and nothing of it may still go away."""
         node_id = self._kafka.leader(self._topic, p)
         node = self._kafka.cluster.nodes[node_id] if node_id is not None else None
         replica = node.replica(self._topic, p) if node is not None and node.up else None

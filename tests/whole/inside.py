@@ -1,4 +1,4 @@
-"""What is looked at inside running sidecars, four times a second: it must agree with the logs and with the brokers.
+"""Looks inside running sidecars, four times a second: what they have must agree with the logs and with the brokers.
 
 Nothing here asks a sidecar to do anything, so that a run goes the same way with and without these looks.
 """
@@ -44,7 +44,7 @@ ANOTHER_TOPIC_MS = 6_000
 """A sidecar looks for its state topic every 2 s, and believes the third time that it is gone."""
 AT_THE_END_MS = 9_000
 WELL_AGAIN_MS = 3_000
-"""Who stood still has so much time to answer those who waited."""
+"""The time that a process has that stood still to answer the requests that waited."""
 USUAL_ERRORS = (
     "shard dropped",
     "process ended",
@@ -63,9 +63,9 @@ USUAL_ERRORS = (
 LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
 NEVER = (-1e12, -1e12)
 _granted: WeakKeyDictionary[Lease | PartitionLease, tuple[float, float]] = WeakKeyDictionary()
-"""When a lease was last granted, and until when, on the clock of the process."""
+"""The time at which a lease was last granted, and its end, on the clock of the process."""
 _lost: WeakKeyDictionary[Service, float] = WeakKeyDictionary()
-"""When it was last lost before its time, on the same clock."""
+"""The time at which it was last lost before its end, on the same clock."""
 
 
 def _listen() -> None:
@@ -97,12 +97,13 @@ class Inside:
         self.sidecars: Mapping[int, Sidecar] = {}
         self._universe, self._kafka, self._fold = universe, kafka, fold
         self._asked: dict[str, float] = {}
-        """When a member of the owners' group last asked the broker that leads it, as the controller has it."""
+        """The time at which a member of the owners' group last asked the broker that leads it, as the controller has
+        it."""
         self._disturbed: dict[Proc, float] = {}
-        """When a process last stood still."""
+        """The time at which a process last stood still."""
         self._slept_ms: dict[Proc, float] = {}
         self._slept: dict[Proc, list[tuple[int, float]]] = defaultdict(list)
-        """When its host was seen to have been suspended, on its clock, and for how long."""
+        """The times at which its host was seen to have been suspended, on its clock, and for how long."""
         self._deaf: dict[tuple[Proc, int], list[float]] = defaultdict(list)
         """By partition: the times at which a process was seen standing still, or without a lease on it."""
         self._leased_ms: dict[tuple[str, int], float] = {}
@@ -110,9 +111,9 @@ class Inside:
         self._rebalances: dict[tuple[str, str], tuple[int, float]] = {}
         """By host and group: the generation that ends, and since when its members are to join, as the owner has it."""
         self.expected: tuple[str, ...] = ()
-        """How lines of the level error begin that are not usual, and are what the scene is about."""
+        """Beginnings of lines of the level error that are not usual, and are what the scene is about."""
         self._of_another_topic: dict[Proc, float] = {}
-        """Who has read a state topic that is gone, and until when it may not know."""
+        """Processes that have read a state topic that is gone, each with the time until which it may not know."""
 
     def forget(self) -> None:
         """The state topic is another one. Whoever runs now is to notice, soon."""
@@ -120,7 +121,7 @@ class Inside:
         self._of_another_topic = {s.proc: until_ms for s in self.sidecars.values()}
 
     def hears(self, node_id: int, group_id: str, member_id: str) -> None:
-        """This broker is asked in the name of this member."""
+        """Called when this broker is asked in the name of this member."""
         nodes = self._kafka.cluster.nodes
         p = nodes[node_id].groups.partition(group_id)
         leader = self._kafka.leader(OFFSETS, p)
@@ -133,7 +134,7 @@ class Inside:
         self._asked[member_id] = self._universe.now_ms
 
     def look(self) -> None:
-        """When it is time."""
+        """Looks as often as it is time to."""
         while self._universe.now_ms >= self._universe.look_ms:
             self._universe.look_ms += EVERY_MS
             self._look()
@@ -211,7 +212,7 @@ class Inside:
         return left_ms > 0
 
     def at_the_end(self) -> None:
-        """Nothing has happened for a while: nobody waits for anything."""
+        """Checks that no request waits for anything: nothing has happened for a while."""
         for s in self.sidecars.values():
             self._waiting(s, AT_THE_END_MS, AT_THE_END_MS)
 
@@ -222,7 +223,7 @@ class Inside:
                 raise Violation(f"sidecar {s.node_id} says: {line}")
 
     def _lease(self, s: Sidecar, half: Coordination) -> None:
-        """It counts from when the brokers were asked, which is before they heard it."""
+        """Checks the end of the lease. It counts from when the brokers were asked, which is before they heard it."""
         asked_ms = self._asked.get(half.cluster_watch.ownership.member_id)
         if asked_ms is None or asked_ms <= self._disturbed.get(s.proc, -1.0):
             return
@@ -233,8 +234,8 @@ class Inside:
             raise Violation(f"{told}: nobody who could commit has heard of it")
 
     def _proof(self, s: Sidecar, owner: Owner) -> None:
-        """What a partition has proved by itself ends a lease after another one's claim. On a host that was suspended
-        one clock may have stood still; a proof is over when either says so."""
+        """Checks a partition's own proof. It ends at the latest a lease after another owner's claim. On a host that was
+        suspended one clock may have stood still; a proof is over when either says so."""
         part = self._fold.parts[owner.partition]
         until_ms = part.claimed_ms + LEASE_MS + ROUNDING_MS - self._universe.now_ms
         by_boot_ms = owner.lease.proved_until.mono_ms - (s.proc.boot_ms() + until_ms)
@@ -244,7 +245,7 @@ class Inside:
             raise Violation(f"a proof of sidecar {s.node_id} for {owner.partition} lasts {late_ms:.0f} ms too long")
 
     def _tail(self, s: Sidecar, half: Coordination) -> None:
-        """Who has read as far has read the same."""
+        """Checks that a tail that has read as far as the judge has read the same."""
         tail, state = half.cluster_watch.tail, half.state
         assert isinstance(tail, SimTail)
         for p, part in enumerate(self._fold.parts):

@@ -1,4 +1,4 @@
-"""What must hold after every event, seen from outside: in the logs of the brokers, and in what clients are told."""
+"""Invariants after every event, seen from outside: in the logs of the brokers, and in what clients are told."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ UNDER_A_LEASE = (*BEATS, "JoinGroup", "SyncGroup", "LeaveGroup")
 GIVEN_BACK_MS = 2_500.0
 """A pause of less than a second is not given back (GAP_MS); and there may be a second one."""
 WAITS_MS = 30_000
-"""Nobody waits longer for an answer, whatever happens; a JoinGroup may wait a rebalance timeout more."""
+"""The longest wait for an answer, whatever happens, beside the client's rebalance timeout."""
 BELIEVED_MS = 15_500.0
 """For so long a coordinator goes on that does not know yet that it is none (ownership.proof_ms)."""
 LOADING_MS = 2_900
-"""So long a request waits for a takeover, almost. Then a classic heartbeat is told that all is well, as by Kafka while
-it is loading (row 1.16 of docs/reference/behaviour.md): that says nothing about the member."""
+"""Almost the time that a request waits for a takeover. Then a classic heartbeat is told that all is well, as by Kafka
+while it is loading (row 1.16 of docs/reference/behaviour.md): that says nothing about the member."""
 SLOW_MS = 100.0
-"""What takes longer is told with its time."""
+"""Milliseconds above which an answer is shown with its time."""
 AT_ONCE_MS = 500.0
 """A sidecar knows what it has written itself. Its front hears of it before anybody else."""
 
@@ -74,7 +74,7 @@ class Judge:
         """Found in the middle of a client's work, where an exception would end that client and nothing else."""
         self._epochs: dict[str, int] = {}
         self._kinds: dict[str, tuple[str, set[str]]] = {}
-        """Of each group: its protocol, and its members."""
+        """The protocol and the members of each group."""
         self._highest: dict[str, int] = {}
         """The highest epoch that any group of this name has ever had in the log."""
         self._since: dict[str, tuple[float, int]] = {}
@@ -85,7 +85,7 @@ class Judge:
         kafka.cluster.on_asked = self._asked
         kafka.cluster.on_joined = self.moving.joined
         self.say: Callable[[str, str], None] | None = None
-        """Of what clients are told; with the timeline only."""
+        """Takes a line about what clients are told; with the timeline only."""
         self._last_said: dict[tuple[Client, str], str] = {}
         self._news: dict[tuple[str, int], None] = {}
         kafka.on_commit.append(self._committed)
@@ -123,7 +123,7 @@ class Judge:
             known.clear()
 
     def _emptied(self, group_id: str) -> None:
-        """What nobody could read of this group is gone, with everything else of it: it begins anew."""
+        """Lets the group begin anew: its unreadable records are gone, with everything else of it."""
         self.repaired.add(group_id)
         self.sharing.forget(group_id)
         for known in (self._epochs, self._kinds, self._since):
@@ -135,7 +135,7 @@ class Judge:
             self.offsets.read(p)
 
     def at_the_end(self) -> None:
-        """Nothing has happened for longer than a session."""
+        """Checks the end, when nothing has happened for longer than a session."""
         self.read_all()
         self.offsets.all_there()
         self.inside.at_the_end()
@@ -168,8 +168,9 @@ class Judge:
         self.no_two_owners(group_id)
 
     def not_heard_since(self, group_id: str, members: Iterable[Client]) -> str:
-        """Who has not been answered since the last epoch of this streams group began. To a broker members come from the
-        host of their sidecar, so each one's first heartbeat after a move changes its details, and the epoch."""
+        """Returns which members have not been answered since the last epoch of this streams group began. To a broker
+        members come from the host of their sidecar, so each one's first heartbeat after a move changes its details, and
+        the epoch."""
         if not isinstance(self.fold.group(group_id), StreamsGroup):
             return ""
         since_ms, _ = self._since.get(group_id, (0.0, -1))
@@ -181,7 +182,7 @@ class Judge:
         return self.fold.parts[partition_for(group_id, len(self.fold.parts))].owner
 
     def step_of(self, group_id: str) -> Step | None:
-        """What the last move of this group has come to; None: it is over."""
+        """Returns the step that the last move of this group has come to; None: it is over."""
         clients = {c.member_id for c in self.clients if c.habits.group_id == group_id and c.proc.alive}
         return self.moving.step(group_id, self.fold.group(group_id), self.fold.has_records(group_id), clients)
 
@@ -249,7 +250,8 @@ class Judge:
             self._all_is_well(client, host, what, asked_ms)
 
     def _does_not_end(self, client: Client, host: str, what: str, code: int, asked_ms: float) -> None:
-        """These clients do nothing wrong: only one in whose place another has come hears what ends it."""
+        """Checks that an answer does not end its client. These clients do nothing wrong: only one in whose place
+        another has come hears what ends it."""
         api = f"{what} of the {client.commits_as} protocol" if what == "OffsetCommit" else what
         h = client.habits
         theirs = h.group_id in self.moving.homes and self.moving.answers(h.group_id, client.member_id, asked_ms)
@@ -269,7 +271,7 @@ class Judge:
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
 
     def _was_gone(self, client: Client, host: str, asked_ms: float) -> bool:
-        """Its record was gone when another asked, and that host knew."""
+        """Returns whether the client's record was gone when another asked, and that host knew."""
         gone_ms, remover, _ = self.fold.gone.get((client.habits.group_id, client.member_id), (inf, -1, ""))
         return asked_ms > gone_ms + _believed_ms(host, remover)
 
@@ -291,7 +293,7 @@ class Judge:
             self._in_this_generation(client, host, asked_ms)
 
     def _say(self, client: Client, what: str, told: str, asked_ms: float) -> None:
-        """What is new: not each heartbeat that is well."""
+        """Writes a line for what is new: not for each heartbeat that is well."""
         if self.say is not None and self._last_said.get((client, what)) != told:
             self._last_said[client, what] = told
             took = self.universe.now_ms - asked_ms
@@ -303,12 +305,12 @@ class Judge:
             self._say(client, what, "no answer", asked_ms)
 
     def found(self, client: Client, host: str, told: str, asked_ms: float) -> None:
-        """It has asked this host for its coordinator, and has not got a connection to it."""
+        """Writes a line: the client has asked this host for its coordinator, and has not got a connection to it."""
         if self.say is not None:
             self._say(client, "FindCoordinator", f"{told} from {host}", asked_ms)
 
     def owns(self, client: Client) -> None:
-        """It has taken partitions, or given some up."""
+        """Checks the owners of the group: the client has taken partitions, or given some up."""
         if self.say is not None:
             places = " ".join(f"{t}-{p}" for t, p in sorted(client.owned)) or "nothing"
             self.say(client.name, f"owns {places}, epoch {client.epoch}")
@@ -367,14 +369,14 @@ class Judge:
                     self.offsets.arrived((group_id, place), offset, since_ms)
 
     def _went_back(self, kept: tuple[str, Place], offset: int) -> None:
-        """What was acknowledged beyond it counts no more."""
+        """Forgets the acknowledged offsets beyond this one."""
         self.figures["commits that came too late"] += 1
         times, offsets = self._acknowledged.get(kept, ([], []))
         known = bisect_right(offsets, offset)
         del times[known:], offsets[known:]
 
     def gives_up(self, client: Client, place: Place, offset: int) -> None:
-        """It waits no more for the answer to this commit."""
+        """Notes that the client no longer waits for the answer to this commit."""
         self._given_up.add((client.habits.group_id, place, client.member_id, offset))
 
     def decides(self, host: str, txn_id: str) -> bool:
@@ -397,7 +399,7 @@ class Judge:
             self.offsets.aborts(client.member_id, (client.habits.group_id, place), offset)
 
     def fetched(self, client: Client, place: Place, offset: int, asked_ms: float) -> None:
-        """What was acknowledged before the question is in the answer."""
+        """Checks that the answer has everything that was acknowledged before the question."""
         self.figures["fetches"] += 1
         times, offsets = self._acknowledged.get((client.habits.group_id, place), ([], []))
         if self.offsets.is_aborted((client.habits.group_id, place), offset):
@@ -409,7 +411,8 @@ class Judge:
 
 
 def _believed_ms(host: str, changer: int) -> float:
-    """How long after a change the sidecar on that host may not know of it, which node `changer` has written."""
+    """Returns for how many milliseconds the sidecar on that host may not know of a change that node `changer` has
+    written."""
     return AT_ONCE_MS if changer >= 0 and host == host_of(changer) else BELIEVED_MS
 
 

@@ -17,7 +17,7 @@ CLIENT, INTERNAL = "CLIENT", "INTERNAL"
 PORTS = {CLIENT: 9092, INTERNAL: 9093}
 SIDECAR_PORT = 19092
 FETCH_WAIT_MS, FETCH_TIMEOUT_MS = 1_000.0, 1_500.0
-"""How long a fetch waits for something new, and for an answer."""
+"""Milliseconds that a fetch waits for something new, and for an answer."""
 
 
 def host_of(node_id: int) -> str:
@@ -71,7 +71,7 @@ class _Session:
             self.conn = None
 
     def writable(self) -> None:
-        """It has not waited for that."""
+        """Does nothing: this side has not waited for that."""
 
 
 class Kafka:
@@ -150,8 +150,8 @@ class Kafka:
         return None if found is None or found.leader < 0 else found.leader
 
     def furthest(self, topic: str, partition: int) -> int | None:
-        """Which broker that leads, or believes to, knows most to be committed: for judges, whom no way is cut to. A
-        leader that has been replaced cannot commit anything without the others, so it is right, too."""
+        """Returns the broker that leads, or believes to, and knows most to be committed: for judges, whom no way is cut
+        to. A leader that has been replaced cannot commit anything without the others, so it is right, too."""
         found: int | None = None
         furthest = -1
         for node_id, node in self.cluster.nodes.items():

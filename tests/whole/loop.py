@@ -23,11 +23,11 @@ EXECUTOR_MS = 3.0
 """The longest that a call in another thread takes."""
 RESOLUTION_S = 1e-9
 SPINS = 100_000
-"""Nothing does so much in no time."""
+"""Callbacks in one moment above which a process spins: nothing does so much in no time."""
 
 
 class _Handle:
-    """What asyncio wants of a callback that is due soon, and nothing else."""
+    """A handle with what asyncio wants of a callback that is due soon, and nothing else."""
 
     __slots__ = ("args", "callback", "context", "off")
 
@@ -83,7 +83,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.net = net
         self.signals: dict[int, Callable[[], Any]] = {}
         self.callbacks = 0
-        """So many have been run."""
+        """The number of callbacks that have been run."""
         self._soon: deque[_Handle] = deque()
         self._armed = False
         """A turn is to come."""
@@ -217,10 +217,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.signals.pop(sig, None) is not None
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector."""
+        """Does nothing: the loop does not sleep in a selector."""
 
     def _process_events(self, event_list: Any) -> None:
-        """There are none."""
+        """Does nothing: there are no such events."""
 
 
 @contextmanager

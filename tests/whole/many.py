@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 FORK = multiprocessing.get_context("fork")
 EACH = 8
-"""So many runs in one process, of 10-20 MB each."""
+"""Runs in one process, of 10-20 MB each."""
 
 
 def quiet() -> None:

@@ -21,14 +21,14 @@ LEAVES, LEAVES_FOR_A_WHILE = -1, -2
 
 
 class ConsumerMember(Client):
-    """It makes its member id itself, as clients of version 1 do."""
+    """A member that makes its member id itself, as clients of version 1 do."""
 
     commits_as = "consumer"
 
     async def run(self) -> None:
         self._make_id()
         told: set[Place] | None = None
-        """What it owns, as the coordinator was told; None: nothing that counts."""
+        """The partitions that it owns, as the coordinator was told; None: nothing that counts."""
         while not self.leaving:
             owned = set(self.owned)
             res = await self.ask(ch, "ConsumerGroupHeartbeat", self._beat(None if owned == told else owned))
@@ -99,7 +99,7 @@ class ClassicMember(Client):
     """Eager: it gives everything up before it joins. The leader assigns by turns."""
 
     _beat_ms: float = 0.0
-    """When it was last heard while it waited for its offsets."""
+    """The time at which it was last heard while it waited for its offsets."""
 
     async def run(self) -> None:
         while not self.leaving:

@@ -26,11 +26,11 @@ from tests.whole.violation import Violation
 BROKER, SIDECARS = "the broker", "the sidecars"
 HOMES = {"true": SIDECARS, "false": BROKER}
 ORDERED = "changed by "
-"""So the reason begins of what a client has said; what sidecars say themselves has other reasons."""
+"""The beginning of the reason for a client's order; sidecars' own orders have other reasons."""
 
 
 class Step(StrEnum):
-    """What a move has come to, as the state topic and the broker show it."""
+    """The step that a move has come to, as the state topic and the broker show it."""
 
     ORDERED = "in: ordered"
     POSTPONED = "in: waits until it is stable"
@@ -63,15 +63,15 @@ class Moving:
     def __init__(self, kafka: Kafka, partitions: int, sharing: Sharing) -> None:
         self._kafka, self._partitions, self.sharing = kafka, partitions, sharing
         self.homes: dict[str, str] = {}
-        """Of each group that may move: where the last order puts it that is in the state topic."""
+        """The home of each group that may move, by the last order in the state topic."""
         self._orders: dict[str, str] = {}
-        """That order, as verdicts name it."""
+        """The same order, as verdicts name it."""
         self._later: set[str] = set()
         """Groups that their owner waits for, until they are stable."""
         self.highest: dict[str, int] = {}
         """The highest generation that a broker has told of each of them."""
         self._heard: dict[tuple[str, str], float] = {}
-        """When a broker was last asked in the name of this member of this group; "" has no member id yet."""
+        """The time at which a broker was last asked in the name of this member of this group; "": no member id yet."""
 
     # ---- orders ---------------------------------------------------------------------------------------------
     def said(self, group_id: str, name: str, value: str | None, why: str, order: str) -> None:
@@ -155,8 +155,8 @@ class Moving:
         return {g: group.generation for g in self.homes if (group := self.at_broker(g)) is not None}
 
     def comes(self, group: StreamsGroup) -> None:
-        """Its first records. Whoever is a live member at the broker then goes on here: with its epoch, or a higher one,
-        and nobody has to join anew."""
+        """Checks the first records of a group. A live member at the broker goes on here, with its epoch or a higher
+        one, and need not join anew."""
         there = self.streams_at_broker(group.group_id)
         for member_id, member in ({} if there is None else there.members).items():
             here = group.members.get(member_id)
@@ -165,8 +165,8 @@ class Moving:
 
     # ---- steps ----------------------------------------------------------------------------------------------
     def step(self, group_id: str, here: Here | None, has_records: bool, clients: Collection[str]) -> Step | None:
-        """What the last move of this group has come to; None: it is over. `here`: the group as the state topic has it,
-        if it `has_records` there; `clients`: member ids of its live clients."""
+        """Returns the step that the last move of this group has come to; None: it is over. `here`: the group as the
+        state topic has it, if it `has_records` there; `clients`: member ids of its live clients."""
         there, placeholder = self._there(group_id)
         if self.homes[group_id] == SIDECARS:
             return self._step_in(group_id, here, there, placeholder)
@@ -198,7 +198,7 @@ class Moving:
 
     # ---- the end --------------------------------------------------------------------------------------------
     def unsettled(self, group_id: str, members: Collection[str], has_records: bool) -> str:
-        """What is wrong at the broker with a group that has these members. `has_records`: in the state topic."""
+        """Returns what is wrong at the broker with a group of these members. `has_records`: in the state topic."""
         group = self.at_broker(group_id)
         streams = self.streams_at_broker(group_id)
         if streams is not None:
@@ -230,7 +230,7 @@ class Moving:
 
 
 def _step_of_members(here: Here, clients: int) -> Step:
-    """Of a group on its way back that has members here."""
+    """Returns the step of a group on its way back that has members here."""
     if isinstance(here, ClassicGroup):
         return Step.ORDERED_BACK
     if isinstance(here, StreamsGroup):

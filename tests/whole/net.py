@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Factory = Callable[[], asyncio.Protocol]
 KERNEL_BYTES = 256 << 10
-"""What fits between two processes when the one behind reads nothing."""
+"""Bytes that fit between two processes when the one behind reads nothing."""
 HIGH_BYTES = 64 << 10
 RETRANSMIT_S = 0.2
 GIVE_UP_S = 900.0
@@ -29,7 +29,7 @@ GIVE_UP_S = 900.0
 
 
 class Accepts(Protocol):
-    """What listens at an address."""
+    """A listener at an address."""
 
     proc: Proc
 
@@ -40,7 +40,7 @@ class Receiver(Protocol):
     """The process behind one end of a connection."""
 
     full: bool
-    """It waits until the other side has taken something."""
+    """Whether it waits until the other side has taken something."""
 
     def received(self, data: bytes) -> None: ...
 
@@ -71,10 +71,10 @@ class End:
     eof_sent: bool = False
     reset: bool = False
     dead: bool = False
-    """Its process is gone. What that had written before is still sent."""
+    """Whether its process is gone. Bytes that the process had written before are still sent."""
     _last_ms: float = 0.0
     _stalled: deque[tuple[Work, float]] = field(default_factory=deque)
-    """What waits for the way, in its order, and since when."""
+    """Work that waits for the way, in its order, and since when."""
 
     # ---- sending ------------------------------------------------------------------------------------------
     def send(self, data: bytes) -> None:
@@ -89,7 +89,7 @@ class End:
             self._ship(lambda: self.other._arrive(None))
 
     def close(self) -> None:
-        """What was written still leaves; the other side learns of the end."""
+        """Closes this end. Bytes that were written still leave; the other side learns of the end."""
         if self.closed:
             return
         self.closed = True
@@ -117,7 +117,8 @@ class End:
         return net.open_way(self.proc.host, self.other.proc.host) and not (net.loses is not None and net.loses(self))
 
     def _go_on(self) -> None:
-        """What is held back holds back all that comes behind it on this connection."""
+        """Lets through what was held back, in order: the first of it holds back all that comes behind it on this
+        connection."""
         net, stalled = self.net, self._stalled
         while stalled and (self.dead or not self.reset):
             arrive, began_ms = stalled[0]
@@ -196,8 +197,8 @@ class End:
             self.receiver.lost(error)
 
     def died(self) -> None:
-        """This process is gone; its kernel sends what had been written and tells the other one, if the way is open;
-        otherwise when that one sends."""
+        """Ends the connection of a process that is gone. Its kernel sends what had been written and tells the other
+        process, if the way is open; otherwise when that one sends."""
         if self.reset:
             return
         self.reset = self.dead = True
@@ -221,7 +222,7 @@ class Net:
         self.loses: Callable[[End], bool] | None = None
         """Connections of which nothing gets through, in this direction, though their way is open."""
         self.slow_ms = 0.0
-        """How much longer a way may take now and then."""
+        """Milliseconds that a way may take longer now and then."""
         self.held: dict[tuple[str, str], list[Work]] = {}
         self._listening: dict[tuple[str, int], Accepts] = {}
         self._ends: dict[Proc, list[End]] = {}
@@ -270,7 +271,7 @@ class Net:
             end.died()
 
     def _went_on(self, proc: Proc) -> None:
-        """What its kernel has taken meanwhile."""
+        """Delivers what the kernel of the process has taken meanwhile."""
         for end in self._ends.get(proc, []):
             end.pump()
 
@@ -345,7 +346,7 @@ def _dialled(future: asyncio.Future[End], found: End | OSError) -> None:
 
 
 class Listening:
-    """What a server shows as its socket."""
+    """The socket that a server shows."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -354,11 +355,11 @@ class Listening:
         return self._address
 
     def setsockopt(self, *option: int) -> None:
-        """Nothing is delayed here but by the net."""
+        """Does nothing: only the net delays anything here."""
 
 
 class Server:
-    """What `loop.create_server` returns."""
+    """The server that `loop.create_server` returns."""
 
     def __init__(self, net: Net, loop: SimLoop, factory: Factory, address: tuple[str, int]) -> None:
         self.sockets = (Listening(address),)

@@ -41,7 +41,7 @@ class Bug:
     scene: str = ""
     """The one in which it shows (scenes/); else it shows under random faults."""
     kind: str = ""
-    """Of the groups that it is about, which all seeds have then; others have none of these kinds."""
+    """The kind of the groups that it is about, which all seeds have then; others have none of these kinds."""
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ PLANTED = [
 class Finding:
     name: str
     seeds: int
-    """So many were played."""
+    """The number of seeds that were played."""
     found: str
     """The violation, or what came instead."""
     right: bool

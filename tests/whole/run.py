@@ -31,23 +31,23 @@ FAULTS_MS = 30_000
 BOUND_MS = 120_000
 LOOK_MS, STORED_MS = 200, 1_000
 AT_LEAST_MS = 3_000
-"""So long it takes until everybody has noticed what has happened last."""
+"""Milliseconds until everybody has noticed what has happened last."""
 CALM_MS = 8_000
 """Longer than a session."""
 AGAIN_MS = 10_000
 SETTLED = "settled in k heartbeats: "
 OUT = Path("out/sim")
-"""Where the timelines of failing seeds are kept."""
+"""The folder with the timelines of failing seeds."""
 SHOWN = 60
-"""So many lines of them are printed, too."""
+"""Lines of a timeline that are printed, too."""
 PATIENCE = ("ownership.follow_leader_ms", "ownership.rebalance_wait_ms", "limits.broker_silence_ms")
 PATIENCE_MS = ((0, 0, 0), (1_000, 2_000, 2_000), (10_000, 30_000, 2_000))
 """The last ones are the defaults. With them few partitions move back before the faults are over, and an owner that is
 cut off knows it soon."""
 MORE_KINDS: dict[int, tuple[str, ...]] = {3: ("streams",), 7: ("share",)}
 EACH_KIND = 8
-"""Which seeds have kinds of groups that are not always served: the rest of a division by that. Others go the same way
-as if there were none."""
+"""The divisor of seeds whose remainder selects those with kinds of groups that are not always served. Others go the
+same way as if there were none."""
 Plant = Callable[[World], None]
 
 
@@ -72,7 +72,7 @@ def on_stage(world: World, act: Callable[[World], None]) -> None:
 
 
 def play(seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
-    """What has happened how often. Raises Violation."""
+    """Plays a seed, and returns how often each thing has happened. Raises Violation."""
     world = World(seed, tell, authorizer=None)
     world.more.update(zip(PATIENCE, PATIENCE_MS[seed % len(PATIENCE_MS)], strict=True))
     world.kinds = MORE_KINDS.get(seed % EACH_KIND, ())
@@ -147,7 +147,7 @@ def until(world: World, bound_ms: float, missing: Callable[[], str]) -> None:
 
 
 def _calm(world: World) -> None:
-    """Nothing happens any more, so nothing changes, for longer than a session."""
+    """Checks that nothing changes for longer than a session in which nothing happens any more."""
     universe = world.universe
     epochs, moving = dict(world.judge._epochs), world.judge.moving
     generations = moving.generations()
@@ -195,7 +195,7 @@ def told(figures: Counter[str]) -> str:
 
 
 def settled_in(figures: Counter[str]) -> str:
-    """How soon groups are stable when the faults have ended, over all groups of all seeds."""
+    """Returns how soon groups are stable when the faults have ended, over all groups of all seeds."""
     by_k = sorted((int(what.removeprefix(SETTLED)), n) for what, n in figures.items() if what.startswith(SETTLED))
     each = [k for k, n in by_k for _ in range(n)]
     if not each:

@@ -14,7 +14,8 @@ EACH = ("members", "assignment_epoch", "assignment_timestamp_ms", "assignor")
 STREAMS = (*GROUP_FIELDS, *EACH, "assignment_configs", "static_members", "topology", "topology_partial")
 SHARE = ("epoch", "metadata_hash", *EACH)
 PLACEHOLDER = ("member_id", "keeper", "topic_names", "since_ms", "initialised")
-"""Of its record: names of topics, which are for people, are written of what is initialised only."""
+"""Fields of its record that must be equal. Names of topics, which are for people, are written of what is initialised
+only."""
 
 
 def same_group(live: Any, folded: Any) -> None:

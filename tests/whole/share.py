@@ -10,7 +10,7 @@ from tests.whole.members import LEAVES, NOT_A_MEMBER
 
 
 class ShareMember(Client):
-    """It makes its member id itself."""
+    """A member that makes its member id itself."""
 
     async def run(self) -> None:
         self.member_id = f"{self.name}-{self.proc.universe.rng.getrandbits(32):08x}"
@@ -46,4 +46,4 @@ class ShareMember(Client):
         self.judge.owns(self)
 
     async def commit(self) -> None:
-        """There is nothing to commit."""
+        """Does nothing: there is nothing to commit."""

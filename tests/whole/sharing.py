@@ -1,5 +1,5 @@
-"""What must hold of share groups: nobody is given what is not initialised at the brokers, nothing that is initialised
-is forgotten, and the broker's group has a placeholder member as long as the group here has members, and no longer."""
+"""Invariants of share groups: no member is given what is not initialised at the brokers, nothing that is initialised is
+forgotten, and the broker's group has a placeholder member as long as the group here has members, and no longer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Sharing:
         self._kafka, self._partitions = kafka, partitions
         self.groups: set[str] = set()
         self._known: dict[str, Mapping[str, frozenset[int]]] = {}
-        """Of each group that has members: the partitions of subscribed topics that may be assigned, by topic."""
+        """Partitions of subscribed topics that may be assigned, by topic, of each group that has members."""
 
     def holds(self, client: ShareMember) -> None:
-        """It has been given partitions, or given some up."""
+        """Checks the partitions of a client that has been given some, or given some up."""
         group_id, ids = client.habits.group_id, client.topic_ids()
         self.groups.add(group_id)
         state = self._kafka.cluster.share_state
@@ -55,8 +55,8 @@ class Sharing:
         return shard.shares.groups.get(group_id) if shard is not None and shard.active else None
 
     def comes(self, group: ShareGroup) -> None:
-        """Its first records. Whoever is a live member at the broker then goes on here: with its epoch, or a higher one,
-        and nobody has to join anew."""
+        """Checks the first records of a group. A live member at the broker goes on here, with its epoch or a higher
+        one, and need not join anew."""
         there = self.at_broker(group.group_id)
         for member_id, member in ({} if there is None else there.members).items():
             here = group.members.get(member_id)

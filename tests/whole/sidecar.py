@@ -27,7 +27,7 @@ from tests.whole.universe import Proc
 
 T = TypeVar("T")
 Tell = Callable[[str, str], None]
-"""Who, and what."""
+"""Takes a line of the timeline: who, and what."""
 RUN_MS = 30.0
 """The longest that a background run takes, if it does not hang."""
 POLL_MS = 2.0
@@ -73,7 +73,7 @@ class SimBackground(Background):
         self._free = threads
 
     def _thread(self, jobs: object) -> None:
-        """There are none."""
+        """Does nothing: there are no threads."""
 
     def submit(
         self,
@@ -113,7 +113,7 @@ class SimBackground(Background):
 
 
 def polled(partition: int, found: Any) -> list[Polled]:
-    """What a fetch has found, as librdkafka hands it over."""
+    """Returns the records of a fetch, as librdkafka hands them over."""
     return [Polled(partition, r.offset, r.key, r.value, None, r.headers) for r in found.records]
 
 
@@ -133,7 +133,7 @@ class SimTail(Tail):
         """The next offset of each partition, as far as the event loop has come."""
         self._ended = False
         self.lag_ms = 0.0
-        """It comes to each next look so much later."""
+        """Milliseconds by which each next look comes later."""
         for partition in range(len(log.partitions)):
             self._again(partition, after_ms)
         log.late = self._late
@@ -227,7 +227,7 @@ class Sidecar:
         self._settings = settings
         self.tail: SimTail | None = None
         self.reads_after_ms = 0.0
-        """So late its tail begins to read."""
+        """Milliseconds after which its tail begins to read."""
         self._ids = 0
         proc.later(0, lambda: self.loop.create_task(self._main()))
 
@@ -281,7 +281,7 @@ class Sidecar:
 
     @property
     def problems(self) -> list[str]:
-        """Why it is not ready, by its own clock."""
+        """Returns why it is not ready, by its own clock."""
         found = ["not started"]
         app = self.app
         if app is not None:

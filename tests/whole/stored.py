@@ -32,7 +32,7 @@ class StoredOffsets:
         self.went_back = went_back
         self._position: dict[int, int] = {}
         self._senders: dict[Kept, dict[int, set[Sender]]] = defaultdict(lambda: defaultdict(set))
-        """Who has sent which offset to whom."""
+        """The senders of each offset."""
         self._last: dict[Kept, int] = {}
         self._seen: dict[Kept, set[int]] = defaultdict(set)
         self._last_at: dict[Kept, int] = {}
@@ -42,7 +42,7 @@ class StoredOffsets:
         self._aborted: dict[Kept, set[int]] = defaultdict(set)
         self._acknowledged: dict[Kept, set[int]] = defaultdict(set)
         self._acknowledged_ms: dict[Kept, float] = {}
-        """When the last of them was."""
+        """The time at which the last of them was."""
         self._late: dict[Kept, set[int]] = defaultdict(set)
         """Offsets that came to the owner after its claim, when a newer one had been acknowledged before that claim."""
 
@@ -51,7 +51,7 @@ class StoredOffsets:
         self._aborted[kept].discard(offset)
 
     def aborts(self, member_id: str, kept: Kept, offset: int) -> None:
-        """It is not to be seen, if it has not been committed before, and no other member has sent the same offset."""
+        """Forbids an aborted offset, if it was not committed before, and no other member has sent the same offset."""
         others = any(m != member_id for m, _ in self._senders[kept][offset])
         if not others and offset not in self._seen[kept] and offset not in self._acknowledged[kept]:
             self._aborted[kept].add(offset)
@@ -69,7 +69,7 @@ class StoredOffsets:
             self._late[kept].add(offset)
 
     def read(self, partition: int) -> None:
-        """What has been committed to this partition since."""
+        """Reads what has been committed to this partition since the last call."""
         node_id = self._kafka.furthest(OFFSETS, partition)
         if node_id is None:
             return
@@ -120,7 +120,8 @@ class StoredOffsets:
         self._seen[kept].add(offset)
 
     def _given_up(self, kept: Kept, before: set[Sender], now: set[Sender]) -> bool:
-        """It had sent the last one itself, has given up waiting for it and has gone back: nobody acknowledged it."""
+        """Returns whether a sender of the last offset has given up waiting for it and has gone back: it was not
+        acknowledged."""
         return self._last[kept] not in self._acknowledged[kept] and bool({m for m, _ in before} & {m for m, _ in now})
 
     def all_there(self) -> None:

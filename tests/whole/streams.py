@@ -138,14 +138,14 @@ class StreamsMember(Client):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.tasks: Roles = NOTHING
-        """What it has."""
+        """The tasks that it has."""
         self._wanted: Roles = NOTHING
         self._sent: Roles | None = None
-        """What the coordinator was told last, as far as it has answered well."""
+        """The tasks of which the coordinator was told last, as far as it has answered well."""
         self._revoked_at_ms: float | None = None
-        """When it will have given up what it must."""
+        """The time at which it will have given up what it must."""
         self._lacks_since_ms: float | None = None
-        """When it first heard that source topics are missing."""
+        """The time at which it first heard that source topics are missing."""
         self._endpoint_epoch = -1
 
     @property

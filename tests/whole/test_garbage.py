@@ -1,4 +1,4 @@
-"""What is over gives its memory back by itself: nothing large is left in a cycle for the collector, whose last
+"""Memory of what is over comes back by itself: nothing large is left in a cycle for the collector, whose last
 generation comes after days (sidecar/process/shared.py).
 
 Connections end, partitions are lost, brokers hang, processes are suspended meanwhile. A process that was killed stays
@@ -32,7 +32,7 @@ LARGE = (
 )
 SEEDS, QUICK = 60, 2
 FEW = 3
-"""Of a kind, in a seed: `asyncio.timeout` holds the frames of a request that it ends."""
+"""Objects of a kind that may be left in a seed: `asyncio.timeout` holds the frames of a request that it ends."""
 LOOK = 5_000
 """The collector runs after so many timers."""
 

@@ -23,8 +23,8 @@ MUST = {
     "strangers_come": ("strangers refused", 0),
     "asked_while_it_starts": ("early answers", 0),
 }
-"""What a scene is about, and chance decides whether it comes to that: in some of the seeds it must. The second is the
-first seed that is played, because seeds before it were not about it."""
+"""The figure that a scene is about. Chance decides whether it comes to that: in some of the seeds it must. The second
+is the first seed that is played, because seeds before it were not about it."""
 MOVE_SEEDS = 12
 OF_MOVES = {MOVES: "classic", MOVES_SHARE: "share", MOVES_STREAMS: "streams"}
 SELDOM = (Step.POSTPONED, Step.SENT, Step.GIVEN_UP)

@@ -42,7 +42,8 @@ EACH_FAULT = 0.05
 ENOUGH = 50
 """A fault that must strike less often than this is not judged."""
 MANY = 100
-"""So many seeds are worth a second process. Of fewer only SURE is judged: transactions and faults come in bursts."""
+"""The number of seeds that is worth a second process. Of fewer only SURE is judged: transactions and faults come in
+bursts."""
 SURE = ("events", "answers", "commits", "records")
 
 

@@ -1,4 +1,4 @@
-"""What happened in a run, for a person to read: when, who, what. And how everything stood at the end.
+"""The events of a run, for a person to read: when, who, what. And the state of everything at the end.
 
     12,345.6  FAULT       host 2 is alone
     12,401.0  sidecar-2.3 warning: peer lost ...
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.whole.world import World
 
 LAST = 400
-"""So many lines of a failing seed are kept."""
+"""Lines of a failing seed that are kept."""
 FAULT = "FAULT"
 
 
@@ -47,7 +47,7 @@ class LastLines:
 
 
 def standing(world: World) -> list[str]:
-    """How things stand now."""
+    """Returns lines that show the state of everything now."""
     universe = world.universe
     found = [f"---- at {universe.now_ms:,.1f}"]
     net = world.net

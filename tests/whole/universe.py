@@ -41,7 +41,7 @@ class Universe:
         self.now_ms = 0.0
         self.events = 0
         self.current: Proc | None = None
-        """Whose work is being done."""
+        """The process whose work is being done."""
         self.after_each: Work = lambda: None
         """The checks: called behind an event if something is `new`, and behind the first one from `look_ms` on."""
         self.new = False
@@ -52,7 +52,7 @@ class Universe:
         """`run_until` ends behind the event that is under way."""
         self._heap: list[tuple[float, int, Timer]] = []
         self._soon: deque[Timer] = deque()
-        """What is to be done at this very time, behind what the heap has for it."""
+        """Work for this very time, behind what the heap has for it."""
         self._count = 0
 
     def at(self, ms: float, work: Work, proc: Proc | None = None) -> Timer:
@@ -155,7 +155,7 @@ class Proc:
         return self.life is not Life.DEAD
 
     def crash(self) -> None:
-        """Nothing that it was about to do is done."""
+        """Ends the process: nothing that it was about to do is done."""
         if self.life is Life.DEAD:
             return
         self.life = Life.DEAD

@@ -1,4 +1,4 @@
-"""What the simulation finds."""
+"""The finding of a simulation."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ from tests.whole.violation import Violation
 
 NODES = (1, 2, 3)
 PARTITIONS = 2
-"""Of the state topic and of the brokers' offsets, in scenes and in half of the seeds."""
+"""Partitions of the state topic and of the brokers' offsets, in scenes and in half of the seeds."""
 MORE_PARTITIONS = (2, 2, 3, 5)
 TXN_PARTITIONS = 2
 TOLD_TOPICS = (STATE_TOPIC, "__consumer_offsets", "__transaction_state")
 AUTHORIZED = 0.1
-"""So many seeds have an authorizer."""
+"""The share of seeds that have an authorizer."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ID_EXPIRATION = "transactional.id.expiration.ms"
 WEEK_MS = 604_800_000
@@ -64,12 +64,13 @@ EPOCHS = {
     "min_heartbeat_interval_ms": 1_000,
     "assignment_interval_ms": 200,
 }
-"""Of each kind of groups with epochs."""
+"""Settings of each kind of groups with epochs."""
 
 
 @cache
 def settings_of(node_id: int, include: tuple[str, ...], more: tuple[tuple[str, Any], ...] = ()) -> Settings:
-    """Of this node's sidecars. Nobody changes them. `more`: by `section.name`. Raises ValueError."""
+    """Returns the settings of this node's sidecars, which stay as they are. `more`: by `section.name`. Raises
+    ValueError."""
     given: dict[str, Any] = {
         "listen": f"{host_of(node_id)}:{SIDECAR_PORT}",
         "broker": f"{host_of(node_id)}:{PORTS['CLIENT']}",
@@ -126,7 +127,7 @@ class World:
         """Faults that are to strike more often than usual."""
         self.clients: list[Client] = self.judge.clients
         self.include: dict[int, tuple[str, ...]] = {}
-        """Which groups a sidecar's own settings name, where that is not all of them."""
+        """Groups that a sidecar's own settings name, where that is not all of them."""
         self.exactly_once = False
         """Clients commit in transactions in any case, and not only where chance wants it."""
         self.ordering: set[str] = set()
@@ -138,12 +139,12 @@ class World:
         self._desks: list[SimLoop] = []
         self._rowdies: list[Rowdy] = []
         self.strangers: list[Client] = []
-        """Who comes to a group and may not."""
+        """Clients that come to a group and may not."""
         self.lives: list[Sidecar] = []
         """All that ever were."""
 
     def _rare_settings(self) -> dict[str, str]:
-        """Of brokers, for some seeds: what takes days elsewhere takes seconds."""
+        """Returns settings of brokers, for some seeds: what takes days elsewhere takes seconds."""
         return {ID_EXPIRATION: "30000"} if self.rng.random() < 0.3 else {}
 
     def serve_kinds(self) -> None:
@@ -194,7 +195,7 @@ class World:
         self.universe.run_until(self.universe.now_ms + 500)
 
     def at_a_desk(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Somebody does this at another host: an administrator. What fails ends the run."""
+        """Runs an administrator's work at another host. A failure of it ends the run."""
         proc = Proc(self.universe, "desk", "desk")
         loop = SimLoop(proc, self.net)
         self._desks.append(loop)
@@ -237,7 +238,7 @@ class World:
         self.at_a_desk(say)
 
     async def _ordered(self, group_id: str, value: str) -> int | None:
-        """What a sidecar answers; None: nothing."""
+        """Orders a group to a home, and returns the sidecar's answer; None: there was none."""
         host = host_of(self.rng.choice(NODES))
         req = ia.IncrementalAlterConfigsRequest(
             [ia.AlterConfigsResource(cf.GROUP, group_id, [ia.AlterableConfig(cf.MANAGED, 0, value)])]
@@ -315,7 +316,7 @@ class World:
         return sorted({c.habits.group_id for c in self.clients})
 
     def unsettled(self, group_id: str) -> str:
-        """What this group lacks; empty if it is stable."""
+        """Returns what this group lacks; empty if it is stable."""
         live = [c for c in self.clients if c.habits.group_id == group_id and c.proc.alive]
         wanted = {place for c in live for place in c.wanted()}
         owned = [place for c in live for place in c.owned]
@@ -367,7 +368,7 @@ class World:
             loop.bury()
 
     def loops(self) -> list[SimLoop]:
-        """Of all sidecars and clients that ever were."""
+        """Returns the loops of all administrators, sidecars and clients that ever were."""
         return [
             *self._desks,
             *(r.loop for r in self._rowdies),

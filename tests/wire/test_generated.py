@@ -115,7 +115,7 @@ def test_mutated_frames_raise_nothing_but_wire_error(served: list[Spec]) -> None
 
 
 class _OneLong(Spec):
-    """Its `at`-th string has `size` bytes."""
+    """A message whose `at`-th string has `size` bytes."""
 
     at = size = seen = 0
 

@@ -1,4 +1,4 @@
-"""What stands in the log is judged as sidecars judge it."""
+"""The explanation judges the records of the log as sidecars judge them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Replay:
         self.wanted: dict[Any, Row] = {}
         """Group and place -> since when somebody should have it."""
         self.spans: list[tuple[str, Any, Row, Row | None]] = []
-        """Those that were: group, place, first and last record."""
+        """The spans that have ended: group, place, first and last record."""
         self.lines: dict[tuple[str, str], Line] = defaultdict(Line)
         self.members: dict[Any, Row] = {}
         self.static: dict[Any, Row] = {}
@@ -310,7 +310,7 @@ class Replay:
         self._life(row, self.ready, row["group_id"], "streams_ready", {"member_id": ready}, ready)
 
     def _standbys(self, row: Row) -> None:
-        """Which tasks of the group have fewer standbys than they should have, as everything is now."""
+        """Notes which tasks of the group have fewer standbys than they should have after this row."""
         group_id = row["group_id"]
         said = self.replicas.get(group_id, {}).get("member_id", "none")
         others = len({p for (g, _), p in self.processes.items() if g == group_id and p is not None}) - 1

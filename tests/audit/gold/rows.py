@@ -230,8 +230,9 @@ def simulated(seed: int, first_partition: int) -> list[Row]:
 def simulated_with_owners(
     seed: int, first_partition: int, fencing: bool = True
 ) -> tuple[list[Row], set[tuple[Any, ...]]]:
-    """And who owns what at its end, by the coordinator's own state: state partition, group, kind, topic key, partition,
-    member. Without `fencing` the log also takes what fenced coordinators write."""
+    """Returns the rows of a simulated run, and who owns what at its end by the coordinator's own state: state
+    partition, group, kind, topic key, partition, member. Without `fencing` the log also takes what fenced coordinators
+    write."""
     logs: list[Log] = []
     sims: list[Cluster] = []
 

@@ -1,5 +1,5 @@
-"""Who owns what at the end of a simulated run: gold says what the coordinator's own state says, for every group. And a
-fenced coordinator whose writes got in, which the broker keeps out of a real log, changes nothing and is named."""
+"""Gold names the same owners at the end of a simulated run as the coordinator's own state, for every group. Writes of a
+fenced coordinator, which the broker keeps out of a real log, change nothing and are named."""
 
 from __future__ import annotations
 

@@ -159,8 +159,8 @@ def change_of(row: Row) -> int:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """Of simulated runs and of wild ones, each whole, with transactions, compacted, and torn: in state partitions of
-    their own."""
+    """Returns rows of simulated runs and of wild ones, each whole, with transactions, compacted, and torn: in state
+    partitions of their own."""
     whole = [row for seed in range(SEEDS) for row in simulated(seed, 10 * seed)]
     for seed in range(WILD):
         log = Log(FIRST_WILD + seed)
@@ -186,7 +186,7 @@ def fold_tables(rows: list[Row]) -> Tables:
 
 @pytest.mark.parametrize("table", ["intervals", "second_owners"])
 def test_both_say_the_same(table: str, found: Tables, fold_tables: Tables) -> None:
-    """Of consumer groups, whatever is missing; of classic ones, if nothing is."""
+    """Both agree on consumer groups whatever is missing, and on classic groups if nothing is missing."""
 
     def some(of: Tables) -> list[Row]:
         return [r for r in of[table] if r["kind"] == "consumer" or change_of(r) == WHOLE]
@@ -220,8 +220,8 @@ def same_key(r: Row, offset: str) -> tuple[Any, ...]:
 
 
 def test_of_a_tombstone_that_does_not_count_values_gold_knows_more() -> None:
-    """That of a member's own record, while what it owned has none; and that of an older version. Both are certain if
-    the whole state partition is there, which only a lake knows."""
+    """The tombstone is of a member's own record while its current assignment has none, or an older version wrote it.
+    Both are certain if the whole state partition is there, which only a lake knows."""
     rows = []
     for p, kind in enumerate(("member", "current")):
         log = Log(p)
@@ -239,7 +239,7 @@ def test_of_a_tombstone_that_does_not_count_values_gold_knows_more() -> None:
 
 
 def test_what_the_fold_says_of_a_compacted_topic_is_true(rows: list[Row], fold_tables: Tables) -> None:
-    """Of what a coordinator has written, whatever compaction left of it."""
+    """The fold contradicts nothing that a coordinator has written, whatever compaction left of it."""
     truth = defaultdict(list)
     for r in replay([r for r in rows if change_of(r) == WHOLE and r["state_partition"] < FIRST_WILD * len(CHANGES)])[
         "intervals"

@@ -28,7 +28,7 @@ STATEFUL = "1"
 
 
 def forgets(spec: ShareSpec) -> Result:
-    """Nobody gets partition 0."""
+    """Assigns as `SIMPLE` does, but gives partition 0 to no member."""
     return {m: {t: tuple(p for p in ps if p) for t, ps in had.items()} for m, had in SIMPLE(spec).items()}
 
 
@@ -58,7 +58,7 @@ def shared(assignor: ShareAssignor = SIMPLE, initialised_s: int = 1) -> tuple[Wo
 
 
 def holes(planted: bool) -> list[Row]:
-    """Those that are longer than the page allows."""
+    """Returns the spans without an owner that are longer than the page allows."""
     world, told = shared(forgets if planted else SIMPLE)
     found, most = told["share_coverage"], Budget().uncovered_ms
     assert found, "each partition has nobody at first"

@@ -146,7 +146,7 @@ STATEMENTS = {
         *("partitions_moved", "settled_offset", "superseded", "open"),
     ],
 }
-"""What is said of absence too: nobody owned it, all members had come."""
+"""Statements about absence are compared too: a partition had no owner, all members had come."""
 
 
 def test_coverage_says_what_is_missing(left: list[Row], everything: Tables) -> None:

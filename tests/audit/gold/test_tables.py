@@ -150,7 +150,7 @@ def marked(log: Log) -> None:
 
 
 def taken(log: Log) -> None:
-    """Somebody may have had it of whom compaction left nothing."""
+    """Writes a log from which compaction took every record of a member that may have owned the partition."""
     goes_back_and_forth(log)
     del log.rows[1:5]
 

@@ -1,5 +1,5 @@
-"""Who owned what: `sidecar owner` and `sidecar history`, which read the topic, answer as the lake does, of every kind
-of group."""
+"""`sidecar owner` and `sidecar history`, which read the topic, name the same owners as the lake, for every kind of
+group."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def ownership_rows(found: Tables, since: int = 0, until: int = 1 << 62) -> list[
 
 
 def as_people_write_it(row: dict[str, Any]) -> str:
-    """Of a row of the lake's, whose topic names the subtopology and the role of a task."""
+    """Returns the partition, or the task, of a row of the lake's, whose topic names the subtopology and the role of a
+    task."""
     word, _, rest = row["topic"].partition(" ")
     if word != "task":
         return f"{row['topic']}-{row['partition']}"

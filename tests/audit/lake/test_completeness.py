@@ -1,4 +1,4 @@
-"""What cannot be known is said: by the command, its exit code, the page and the metrics alike."""
+"""The audit reports what it cannot know: by the command, its exit code, the page and the metrics alike."""
 
 from __future__ import annotations
 

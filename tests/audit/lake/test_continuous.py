@@ -34,7 +34,7 @@ pytestmark = pytest.mark.tier("all")
 
 
 def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Here a file that is not whole yet."""
+    """The audit reads a file again that was incomplete at first."""
     (source := tmp_path / "in").mkdir()
     entries = log(31, 200)
     dump([bronze(entries[:100], 0)], source / "a.jsonl")
@@ -59,7 +59,8 @@ def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_a_lake_that_cannot_be_written_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Here somebody has put a file in its place for a while. Meanwhile the age of what is not in it goes on."""
+    """The audit goes on when a file has stood in the lake's place for a while. Meanwhile the age of missing records
+    rises."""
     (source := tmp_path / "in").mkdir()
     dump([bronze(log(31, 60), 0)], source / "a.jsonl")
     lake, away = tmp_path / "lake", tmp_path / "away"
@@ -92,7 +93,7 @@ def test_a_task_for_which_there_is_no_room_is_no_bug(spark: SparkSession) -> Non
 
 
 def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no batch succeeds any more nobody looks, and history is lost all the same."""
+    """Without a successful batch the lags are not read again, but history is lost all the same."""
     metrics, seconds = Metrics(), 100.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
     metrics.set_lags([Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
@@ -102,7 +103,7 @@ def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_lost_is_told_until_the_end(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    """What was gone before the first batch is not lost by this audit: it was not there yet."""
+    """Records deleted before the first batch are not lost by this audit: they were gone before it began."""
     uri = topics.create("gone", 1, **{"cleanup.policy": "delete", "retention.ms": "-1"})
     entries = log(34, 90)
     topics.write("gone", {0: entries[:30]})

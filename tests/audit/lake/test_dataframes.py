@@ -87,7 +87,7 @@ def test_gold_is_the_lakes(source: str, lake: Lake, spark: SparkSession) -> None
 
 
 def test_it_does_not_matter_how_the_records_are_spread(source: str, lake: Lake, spark: SparkSession) -> None:
-    """So a task may not see the schemas of what it decodes, nor the claims before it."""
+    """A task may not see the schemas of the records that it decodes, nor the claims before them."""
     decoded = silver(records(spark, source).repartition(3, "offset"))
     assert table(decoded, "corrupt").where("reason like 'unknown schema%'").count() > 0, "it had them all the same"
     assert ordered(gold(decoded), GOLD) == gold_of(lake)

@@ -1,4 +1,4 @@
-"""What can be expected to fail is an AuditError, with what to do."""
+"""A failure that can be expected is an AuditError, which says what to do."""
 
 from __future__ import annotations
 

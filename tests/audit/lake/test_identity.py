@@ -84,7 +84,8 @@ def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: 
 def test_a_batch_that_was_begun_is_ended_first_whatever_the_source_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It needs no source: all of its bronze is there. Before that nothing is visible, and nothing was begun."""
+    """Such a batch needs no source, because all of its bronze is there. Before that nothing is visible, and no batch
+    has begun."""
     one, other = (dumped(tmp_path / f"{n}.jsonl", log(66 + n, 80)) for n in (0, 1))
     lake = Lake.at(tmp_path / "lake")
 

@@ -1,4 +1,4 @@
-"""Whoever dies in the middle of a batch, and wherever: nothing is lost and nothing is doubled.
+"""A process that dies anywhere in the middle of a batch loses nothing and doubles nothing.
 
 `KILL_ROUNDS=20 pytest tests/audit/lake/test_killed.py` kills real processes more often.
 """
@@ -198,7 +198,7 @@ def wait_for_exit(processes: list[psutil.Process]) -> None:
 
 
 def in_the_middle(folder: Path) -> bool:
-    """Of a batch: bronze has a file of it and it is not recorded, or gold does not have it yet."""
+    """Returns whether a batch is half done: bronze has an unrecorded file of it, or gold does not have it yet."""
     lake = Lake.at(folder)
     n = lake.last_batch()
     begun = any(folder.glob(f"bronze/records/day=*/*/{batch_name(n + 1)}*"))

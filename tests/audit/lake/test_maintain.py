@@ -84,7 +84,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def filled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Of several batches."""
+    """Returns a lake of several batches."""
     with pytest.MonkeyPatch.context() as patch:
         run_here(patch)
         lake = Lake.at(tmp_path_factory.mktemp("filled") / "lake")

@@ -67,7 +67,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredTopic]:
 
 
 def test_it_is_read_with_the_least_rights(secured: SecuredTopic, spark: SparkSession, tmp_path: Path) -> None:
-    """Those that `sidecar acls --for-audit` prints: none of any group."""
+    """The audit needs only the rights that `sidecar acls --for-audit` prints: none of any group."""
     done = ingest(spark, secured.address, Lake.at(tmp_path / "lake"), secured.options())
     assert done.records == COUNT
 

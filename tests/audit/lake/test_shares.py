@@ -1,4 +1,4 @@
-"""How numbers are shared among tasks."""
+"""Numbers are shared evenly among tasks."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_a_bucket_that_is_not_there(store: str) -> None:
 def test_two_writers_at_once(
     where: str, store: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They meet before the commit of every batch of bronze; one of them makes it."""
+    """Two writers meet before the commit of every batch of bronze, and one of them makes it."""
     alone, place = Lake.at(tmp_path / "alone"), f"{store}/lake" if where == "object store" else str(tmp_path / "lake")
     fill(alone, source)
     wanted, both, won = contents_and_verdict(alone), threading.Barrier(2), list[bool]()

@@ -77,7 +77,7 @@ def in_turns() -> list[Encoded]:
 
 
 def fingerprints(rows: list[dict[str, Any]]) -> tuple[set[str], set[str]]:
-    """Of the values, and of the schemas that are there."""
+    """Returns the fingerprints of the values, and those of the schemas that are there."""
     values = {r["fingerprint"] for r in rows if r["fingerprint"]}
     return values, {r["sub_id"] for r in rows if r["kind"] == SCHEMA}
 

@@ -1,4 +1,4 @@
-"""What the page says, from tables made by hand."""
+"""The page's statements, from tables made by hand."""
 
 from __future__ import annotations
 

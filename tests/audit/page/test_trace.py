@@ -17,7 +17,7 @@ Events = list[dict[str, Any]]
 
 
 def saved(open_page: Open, group_id: str = "", **more: Any) -> Events:
-    """What the button saves, with one group in sight or all."""
+    """Returns the events that the button saves, with one group in sight or all."""
     page = open_page(**more)
     if group_id:
         group(page, group_id)

@@ -1,5 +1,5 @@
-"""What people are told of groups of all kinds: the list, the description, JSON. Whoever tells it names no kind: a toy
-kind is told alike."""
+"""Views show groups of all kinds and name no kind themselves: the list, the description, JSON. A toy kind is shown
+alike."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_group_that_is_not_there() -> None:
 
 
 def test_what_is_left_of_another_kind_is_told_and_hides_nothing() -> None:
-    """Its owner cannot build such a group, so whoever looks must see why."""
+    """The owner cannot build such a group, so the view must show why."""
     world = World()
     world.topics(topic(1, "a", 2))
     Client(world, "g", "m1", ("a",)).heartbeat()

@@ -1,4 +1,4 @@
-"""How long a new owner removes nobody for silence: what it knows of the leases of former owners."""
+"""A new owner removes no member for silence while former owners may have leases."""
 
 from __future__ import annotations
 

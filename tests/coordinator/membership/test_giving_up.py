@@ -1,4 +1,4 @@
-"""What a sidecar tells the others of partitions that it answers for no more."""
+"""A sidecar announces to the others that it no longer answers for partitions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_whoever_leaves_or_withdraws_answers_for_nothing() -> None:
 
 @pytest.mark.parametrize("ends", ["moves", "leaves", "withdraws", "comes back"])
 def test_where_the_front_is_another_process_nothing_is_said(ends: str) -> None:
-    """It may hear a moment later that its grants are void."""
+    """A front in another process may hear a moment later that its grants are void."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         s = replace(SETTINGS, front_within=False)

@@ -1,4 +1,4 @@
-"""Which leaders are believed: those with the highest leader epochs."""
+"""Leaders with the highest leader epochs are believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sidecar may rely on as a member of the owners' group, and for how long."""
+"""The lease of a sidecar as a member of the owners' group, and how long it lasts."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_a_broker_remembers_of_a_generation_proves_nothing() -> None:
 
 
 def test_a_new_generation_is_confirmed_at_once() -> None:
-    """Also if a commit of the one before waits at a broker that is gone."""
+    """The new generation is confirmed even if a commit of the generation before waits at a broker that is gone."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         s = replace(SETTINGS, session_timeout_ms=60_000, proof_ms=60_000)
@@ -207,7 +207,7 @@ def test_a_join_that_is_refused_proves_nothing_and_changes_nothing() -> None:
 
 
 def test_what_is_assigned_to_a_member_that_was_lost_meanwhile_does_not_count() -> None:
-    """Its broker was gone while its SyncGroup waited."""
+    """The member's broker was gone while its SyncGroup waited."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         one = make(1)

@@ -1,4 +1,4 @@
-"""Whatever is asked about the owners' group: its coordinator may be gone, or another one."""
+"""Requests about the owners' group, whose coordinator may be gone or may have changed."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]
 
 
 def test_a_peer_that_was_never_reached_is_left_to_the_brokers_and_tried_again(clock: list[float]) -> None:
-    """It may have just started, or stand where this sidecar cannot reach it."""
+    """The peer may have just started, or stand where this sidecar cannot reach it."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
         peer = Peer()

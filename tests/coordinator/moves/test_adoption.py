@@ -120,7 +120,7 @@ def test_what_was_found_at_the_broker_is_looked_for_anew_after_another_owner(mon
 
 
 def test_only_those_are_sent_away_from_the_broker_who_are_members_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else may have joined there since the group was described."""
+    """Another member may have joined at the broker since the group was described."""
     broker = Broker(monkeypatch, classic("n1"))
 
     async def test(sidecar: EmbeddedSidecar) -> None:

@@ -121,7 +121,7 @@ def test_an_order_takes_a_live_group_in(monkeypatch: pytest.MonkeyPatch, kind: s
 def test_a_streams_group_comes_when_no_member_has_a_task_to_give_up(
     monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    """Nothing tells which tasks such a member still works on: another one might be given them."""
+    """The description does not tell which tasks such a member still works on: another member might be given them."""
     broker = Broker(monkeypatch, streams("n1", "n2", state=state, behind=True))
 
     async def test(sidecar: EmbeddedSidecar) -> None:
@@ -136,7 +136,7 @@ def test_a_streams_group_comes_when_no_member_has_a_task_to_give_up(
 
 
 def test_a_streams_group_waits_until_its_topics_are_known_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would not be ready, and every member would give up its tasks."""
+    """Without its topics the group would not be ready, and every member would give up its tasks."""
     topology = td.Topology(1, [td.Subtopology("0", ["orders", "late"])])
     Broker(monkeypatch, replace(streams("n1"), topology=topology))
 
@@ -154,7 +154,8 @@ def test_a_streams_group_waits_until_its_topics_are_known_here(monkeypatch: pyte
 
 @pytest.mark.parametrize("kind", [native.SHARE, native.STREAMS])
 def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """It was cut off between its records and the members' end at the broker. The placeholder finds them there."""
+    """The former owner was cut off between its records and the members' end at the broker. The placeholder finds them
+    there."""
     broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
     broker.cut_off = True
 

@@ -1,4 +1,4 @@
-"""Which groups are the sidecars', from what the state topic says; what fronts must be told is said once."""
+"""Rules decide from the state topic which groups are the sidecars'; fronts are informed of each change once."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_an_owner_has_found_counts_for_the_order_that_it_speaks_of() -> Non
 
 
 def test_no_order_makes_a_group_of_the_sidecars_own_theirs_to_coordinate() -> None:
-    """They would wait for themselves."""
+    """The owners' group would wait for itself."""
     codec, lines = StateCodec(), Lines()
     state = StateLog(1, codec, lines, Counted())
     rules = Rules(

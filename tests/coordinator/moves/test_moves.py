@@ -1,4 +1,4 @@
-"""What a request waits for before it comes to the core, over brokers in memory."""
+"""Requests that wait before they come to the core, over brokers in memory."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_new_owner_goes_on_with_what_is_to_leave() -> None:
 
 @pytest.mark.parametrize("order", ["to this owner", "before it took over"])
 def test_a_placeholder_of_an_owner_that_was_cut_off_goes_when_the_group_is_ordered_back(order: str) -> None:
-    """Its owner was cut off while it took the group in, so nothing of the group is written; its placeholder is at the
+    """The owner was cut off while it took the group in, so nothing of the group is written. Its placeholder is at the
     broker, which lets nobody of another protocol join beside that."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:

@@ -31,7 +31,7 @@ def check(member: str, epoch: int, *partitions: int) -> CommitCheck:
 
 
 ANYBODY = {"refuse_commits_of_others": False}
-"""Which member owns a partition is not what is tried here."""
+"""Tests in which any member may commit for any partition."""
 
 
 async def two_members(sidecar: EmbeddedSidecar) -> RecordingFront:

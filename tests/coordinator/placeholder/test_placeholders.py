@@ -285,7 +285,7 @@ def test_only_the_placeholder_that_was_taken_last_is_used_when_it_is_proved() ->
 
 @pytest.mark.parametrize("anew", [True, False])
 def test_what_is_in_doubt_is_over_only_with_a_placeholder_of_another_name(anew: bool) -> None:
-    """Not `anew`: the placeholder was asked for before the commit was in doubt, so the broker may still take it."""
+    """Without `anew` the placeholder was asked for before the doubt, so the broker may still take the commit."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         await joined(sidecar)
@@ -399,7 +399,7 @@ def test_a_placeholder_left_behind_is_given_up_when_it_is_in_the_way() -> None:
 
 
 def test_a_placeholder_that_comes_when_the_partition_is_gone_is_given_up_at_once() -> None:
-    """Its next owner has looked already, and nobody else would find it."""
+    """The partition's next owner has already looked for a placeholder, so nobody else would find this one."""
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         parked = sidecar.brokers.faults.hang(Api.JOIN_GROUP, matches=ours)

@@ -1,4 +1,4 @@
-"""What stays in memory of requests, for every API that is served: nothing that grows with what a client has sent.
+"""Requests leave nothing in memory that grows with what a client has sent, for every API that is served.
 
 Each caller sends requests in which every string is long and new: nobody (a broker with SASL closes its connection), a
 client without rights, and one that may do everything to groups that are not there.
@@ -33,15 +33,15 @@ from tests.wire.messages import Spec, specs
 from tools.wire_model import INTS, Field
 
 SIZES = (2_000, 20_000)
-"""Of the strings: a request with one of the former is read before anybody has been let in."""
+"""Sizes of the strings: a request with one of the former is read before a client has authenticated."""
 REQUESTS = 40
 KEPT_BYTES = 150_000
 """Far less than the strings of one field take, and more than what a run of the loop leaves behind."""
 JOINS = (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT)
-"""Who may, makes a group of that name: that is state, and has limits of its own."""
+"""APIs that make a group of that name if the client has the right: that is state, and has limits of its own."""
 GROUP_RESOURCE = 32
 Caller = Callable[[int, int, Any], Any]
-"""What the broker answers to a request of the sidecar's, or to one that passes; None: it closes the connection."""
+"""Returns the broker's answer to a request of the sidecar's, or to one that passes; None: it closes the connection."""
 
 
 def no_answer(api: int, version: int, request: Any) -> Any:

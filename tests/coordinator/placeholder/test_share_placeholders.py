@@ -53,7 +53,7 @@ def at_broker(sidecar: EmbeddedSidecar) -> BrokerShareGroup:
 
 
 def states(sidecar: EmbeddedSidecar) -> dict[str, float]:
-    """Those in which there are any."""
+    """Returns the states that placeholders are in, with their numbers."""
     counted = {str(s): sidecar.metrics.value("share_placeholders", s) for s in module.State}
     return {s: n for s, n in counted.items() if n}
 

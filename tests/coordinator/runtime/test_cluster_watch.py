@@ -1,4 +1,4 @@
-"""What keeps the coordinator informed: views, settings, the broker that goes and comes back, and /readyz's words."""
+"""The coordinator stays informed: views, settings, the broker that goes and comes back, and the words of /readyz."""
 
 from __future__ import annotations
 

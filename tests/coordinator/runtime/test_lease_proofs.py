@@ -127,7 +127,7 @@ def test_nothing_is_written_while_the_lease_lasts() -> None:
 
 
 def test_a_proof_counts_from_when_its_write_began() -> None:
-    """Somebody may have taken the partition over while the write was on its way back."""
+    """Another sidecar may have taken the partition over while the write was on its way back."""
 
     async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
         lapse(sidecar)

@@ -70,7 +70,7 @@ def test_leaders_are_asked_for_often_while_a_commit_waits(monkeypatch: pytest.Mo
 
 
 def test_writers_are_told_who_leads_while_an_append_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its leader stands still: what was put to it is put to the next one, without waiting until it counts as lost."""
+    """The leader stands still. Its records are put to the next leader, without waiting until it counts as lost."""
     monkeypatch.setattr(metadata_refresh, "QUICK_S", 0.01)
     monkeypatch.setattr(metadata_refresh, "LATE_MS", 20)
 

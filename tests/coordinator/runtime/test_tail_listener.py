@@ -1,4 +1,4 @@
-"""What the tail finds in the state topic, and when it has read it."""
+"""The tail passes on what it finds in the state topic, and knows when it has read it."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_claim_of_another_ends_the_service_though_nothing_is_written() -> None
     ids=["directly behind ours", "behind another", "another in between", "ours is gone"],
 )
 def test_a_renewed_fence_counts_only_directly_behind_our_own_claim(said: tuple[int, int], ours: bool) -> None:
-    """Of itself, and not only because the tail has told of the other claim."""
+    """The check itself notices the other claim, and does not rely on the tail's report of it."""
     writers = [cast(FencedWriter, SimpleNamespace(owner_epoch=e, place="state-0")) for e in (7, 8)]
     state = cast(StateLog, SimpleNamespace(partitions=[SimpleNamespace(owners=Claims(said[1], said[0]))]))
     if ours:

@@ -1,4 +1,4 @@
-"""What `log.turns` tells is a story: played again, it writes the same records."""
+"""The turns in `log.turns` are a story: played again, it writes the same records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.core.test_stories import Story
 from tests.inprocess.embedded_sidecar import Lines
 
 PLAYERS: dict[str, Any] = {**dict.fromkeys(OF_MEMBERS, Story), "share": ShareStory, "streams": StreamsStory}
-"""Which Story plays the stories of a folder of tests/stories."""
+"""The Story that plays the stories of each folder of tests/stories."""
 ONE_OWNER = re.compile(r"^(takeover|authorizer|clock|pass)\b", re.MULTILINE)
-"""What no turn tells: the next owner begins a log of its own, and time goes on."""
+"""Commands that no turn shows: the next owner begins a log of its own, and time goes on."""
 SETTINGS = ("topics", "config", "topology", "grow")
 """Commands of a story that are no event: of a real group, the reader writes them."""
 

@@ -1,4 +1,4 @@
-"""How a fenced writer begins: the fence that shuts out everybody before it, and its claim."""
+"""A fenced writer begins with the fence that shuts out all earlier writers, and with its claim."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def writers_of(brokers: FakeBrokers, count: int, done: list[tuple[int, int]]) -> list[FencedWriter]:
-    """Of as many partitions; `done` gets the partition and the serial of each append."""
+    """Returns writers of as many partitions; `done` gets the partition and the serial of each append."""
     cluster, tasks = FakeCluster(brokers), Supervisor()
     await cluster.anyone()
     appender = Appender(cluster, 1.0)

@@ -146,7 +146,7 @@ def test_a_leader_that_moves_is_found() -> None:
 
 
 def test_what_a_leader_that_stands_still_has_got_is_put_to_the_next_one() -> None:
-    """It is told who leads; the answer of the former leader, if one comes, concerns nobody any more."""
+    """The writer is told who leads; the answer of the former leader, if one comes, has no effect any more."""
 
     async def test(b: Bench) -> None:
         still = b.brokers.faults.hang(Api.PRODUCE)

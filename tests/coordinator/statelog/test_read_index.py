@@ -70,7 +70,8 @@ def test_it_waits_only_so_long() -> None:
 
 
 def test_who_comes_while_a_leader_is_asked_has_it_asked_again() -> None:
-    """What is answered then may be of the time before. All who come meanwhile share one request."""
+    """The answer to the first question may be older than the new requests. All requests that come meanwhile share one
+    question."""
 
     async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         hung = sidecar.brokers.faults.hang(Api.LIST_OFFSETS, times=10)

@@ -1,4 +1,4 @@
-"""What must be there before a sidecar coordinates: its broker, `__consumer_offsets`, the state topic."""
+"""A sidecar coordinates only when its broker, `__consumer_offsets` and the state topic are there."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_one_that_is_another_node_of_the_cluster_is_told(monkeypatch: pytest.Mon
 
 
 def test_brokers_without_topic_ids_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those before 2.8, or with an older inter.broker.protocol.version."""
+    """Brokers before 2.8, or with an older inter.broker.protocol.version, have no topic ids."""
 
     async def test(b: Bench) -> None:
         b.brokers.topics[STATE].topic_id = ZERO_UUID

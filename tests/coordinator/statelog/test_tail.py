@@ -1,4 +1,4 @@
-"""What the tail keeps of the state topic: positions, waiters, last values, and what cannot be read."""
+"""The tail keeps positions, waiters and last values of the state topic, and reports what it cannot read."""
 
 from __future__ import annotations
 

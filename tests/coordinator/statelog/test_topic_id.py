@@ -95,7 +95,7 @@ def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again() -> None:
 
 
 def test_a_large_write_is_not_committed_in_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes out in a transaction goes by name: AddPartitionsToTxn knows no ids."""
+    """A transaction writes by the topic's name, because AddPartitionsToTxn knows no ids."""
 
     async def test(b: Bench) -> None:
         found = pin(b)

@@ -1,4 +1,4 @@
-"""What an assignor run of a consumer group changes is written."""
+"""Every change by an assignor run of a consumer group is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.core.world import Client, World, topic, topic_id
 
 
 def test_a_target_that_lost_a_topic_is_the_same_after_a_takeover() -> None:
-    """Nothing has moved to anybody else, and what is left of the target is written all the same."""
+    """No partition has moved to another member, and the rest of the target is written all the same."""
     world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 4), topic(2, "u", 2))
     a = Client(world, "g", "a", ("t", "u"))

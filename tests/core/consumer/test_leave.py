@@ -7,7 +7,7 @@ from tests.core.world import Client, World, topic, topic_id
 
 
 def test_a_static_member_that_left_for_a_while_keeps_its_partitions_since_ever() -> None:
-    """Whoever comes in its place was never told an epoch in which it got them (Kafka's epoch 0)."""
+    """The member that comes in its place was never told an epoch in which it got them (Kafka's epoch 0)."""
     world = World(ConsumerConfig(assignor_offload_enable=False, assignment_interval_ms=0))
     world.topics(topic(1, "t", 2))
     a = Client(world, "g", "a", ("t",), instance_id="i1")

@@ -1,4 +1,4 @@
-"""Which epochs commit and fetch offsets of a consumer group, and for which partitions (KIP-848, KIP-1251)."""
+"""Commits and fetches of a consumer group's offsets: their epochs, and their partitions (KIP-848, KIP-1251)."""
 
 from __future__ import annotations
 

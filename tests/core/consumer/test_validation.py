@@ -1,4 +1,4 @@
-"""Which heartbeats of a consumer group are refused."""
+"""Heartbeats of a consumer group that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a group has settled in its epoch."""
+"""A group has settled in its epoch when its last member has its assignment."""
 
 from __future__ import annotations
 

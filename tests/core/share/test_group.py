@@ -93,6 +93,6 @@ def test_a_current_assignment_without_a_member_is_one_that_knows_no_topics() -> 
 
 
 def test_a_member_gets_nothing_of_what_it_does_not_subscribe_to_any_more() -> None:
-    """Its target may be older than its subscription."""
+    """The member's target may be older than its subscription."""
     now = image((1, "a", 2), (2, "b", 1))
     assert Member("m", topic_names=("b",)).subscribed({A: (0, 1), B: (0,), topic_id(9): (0,)}, now) == {B: (0,)}

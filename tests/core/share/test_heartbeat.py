@@ -77,7 +77,7 @@ def test_the_session_lasts_from_what_the_front_has_answered() -> None:
 
 
 def test_a_join_is_told_of_the_first_partitions_though_it_asked_twice() -> None:
-    """It has given up its first request: that one is told of nothing."""
+    """The member has given up its first request, whose answer assigns nothing."""
     world = World(ShareConfig(assignor_offload_enable=False))
     world.topics(topic(1, "a", 1))
     join = ShareHeartbeat("g", "m", 0, topic_names=("a",), client_id="m")

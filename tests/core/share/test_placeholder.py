@@ -1,4 +1,4 @@
-"""What is asked for the placeholder member, and when."""
+"""The group's commands for its placeholder member, and when it gives them."""
 
 from __future__ import annotations
 

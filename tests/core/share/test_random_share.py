@@ -46,7 +46,7 @@ class Keeper:
     """The record may say more than there is: the placeholder member was thrown out, and an administrator came."""
 
     def step(self) -> None:
-        """It initialises some partitions, if it can, and reports what there is: some of it or all."""
+        """Initialises some partitions, if it can, and reports initialised ones: some of them or all."""
         held = self.world.held.get("g")
         if held is None:
             if self.inside and "g" in self.world.leaving:
@@ -87,7 +87,8 @@ class Keeper:
             self.world.ask(ShareAdministered("g", Operation.DELETE, "random"))
 
     def expire(self) -> None:
-        """Nobody of a fleet was there for long: the placeholder member is thrown out, and an administrator comes."""
+        """Plays a long absence of all sidecars: the placeholder member is thrown out, and an administrator deletes half
+        of the state."""
         self.inside, self.stale = False, True
         self.state -= set(self.rng.sample(sorted(self.state), len(self.state) // 2))
 
@@ -199,7 +200,7 @@ class Run:
                 self.check_answer(c)
 
     def check_assigned(self, r: CurrentRecord) -> None:
-        """What a member gets must be initialised. It may keep for a while what is not any more."""
+        """Checks that a member gets initialised partitions only. It may keep others for a while that no longer are."""
         more = places(r.assigned) - self.assigned.get(r.member_id, set())
         self.assigned[r.member_id] = places(r.assigned)
         image = self.world.shard.image
@@ -263,7 +264,7 @@ class Run:
         self.balanced(wanted)
 
     def balanced(self, wanted: set[Place]) -> None:
-        """Where all subscribe to the same, each has as many as any other, but for one."""
+        """Checks that members of one subscription have equally many partitions, but for one."""
         if len({frozenset(c.names) for c in self.clients}) == 1:
             sizes = [len(c.partitions()) for c in self.clients]
             assert max(sizes) - min(sizes) <= 1, sizes

@@ -22,7 +22,7 @@ A = topic_id(1)
 
 
 def records() -> list[Record]:
-    """Of the group `g`: each kind of record at least once."""
+    """Returns records of the group `g`: each kind at least once."""
     world = World()
     world.topics(topic(1, "a", 4), topic(2, "b", 1))
     Client(world, "g", "m1", ("a",)).heartbeat()

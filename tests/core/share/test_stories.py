@@ -61,7 +61,7 @@ class Story:
         self.ids: dict[str, int] = {}
         self.epochs: dict[str, int] = {}
         self.pending: dict[int, str] = {}
-        """Who waits for an answer: token -> name."""
+        """Requests that wait for an answer: token -> name."""
 
     # ---- words --------------------------------------------------------------------------------------------
     def show(self, parts: Partitions) -> str:

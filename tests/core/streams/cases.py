@@ -110,7 +110,7 @@ MALFORMED = {
     "a changelog twice": _broken(changelog_topics=(TopicInfo("c"), TopicInfo("c"))),
     "a config twice": _broken(changelog_topics=(TopicInfo("c", configs=(("k", "1"), ("k", "2"))),)),
 }
-"""What Kafka fails at inside."""
+"""Topologies at which Kafka fails with an error of its own."""
 
 
 # ---- tasks ------------------------------------------------------------------------------------------------

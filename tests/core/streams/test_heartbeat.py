@@ -102,7 +102,7 @@ def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
 
 
 def test_a_join_that_asks_twice_is_told_of_its_tasks_once() -> None:
-    """It has given up its first request: that one names nothing."""
+    """The member has given up its first request, whose answer names no tasks."""
     world = ready(quick(assignor_offload_enable=True, join_wait_ms=500))
     join = Client(world, "m").request()
     first, second = world.request(join), world.request(join)

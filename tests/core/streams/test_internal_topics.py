@@ -1,4 +1,4 @@
-"""Which internal topics are created, when again, and what a status says of it."""
+"""Internal topics are created, created again after errors, and reported in a status."""
 
 from __future__ import annotations
 

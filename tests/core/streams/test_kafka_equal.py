@@ -47,7 +47,7 @@ from tests.harness.tiers import Seeds
 pytestmark = pytest.mark.tier("test")  # Kafka's own classes run on a JVM
 
 CASES = 20_000
-"""Of which `make test` plays 1,000, and test-all 6,000."""
+"""The full number of cases, of which `make test` plays 1,000, and test-all 6,000."""
 INVALID = ("There may be loops", "is never used as a sink topic", "No source topics found")
 """In the texts of 130."""
 

@@ -40,13 +40,13 @@ class Run:
     away: list[Client] = field(default_factory=list)
     """Static members that left for a while."""
     counts: dict[str, int] = field(default_factory=lambda: {"in": 3, "b": 2})
-    """What the sources have, if they are there: they do not shrink."""
+    """Partitions of the source topics, if these are there: they do not shrink."""
     made: int = 0
     epoch: int = 0
     endpoint_epoch: int = 0
     member_epochs: dict[str, int] = field(default_factory=dict)
     deaf: Client | None = None
-    """Its answers are lost."""
+    """The client whose answers are lost."""
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -192,7 +192,7 @@ class Run:
                 self.check_answer(c)
 
     def check_target(self, r: TargetRecord) -> None:
-        """It is of the topology as it is now, and gives each active task to somebody."""
+        """Checks that the target is of the topology as it is now, and gives each active task to a member."""
         group, image = self.world.group(), self.world.shard.image
         assert group.topology is not None
         configured = configured_with(group, group.topology, image, StreamsSoft())
@@ -238,7 +238,7 @@ class Run:
                     assert other == m.member_id, f"{task} is twice in {m.process_id}"
 
     def check_clients(self, group: StreamsGroup) -> None:
-        """What a client runs is its own until it has said that it gave it up, and it may commit it."""
+        """Checks that no task runs at two clients: it is a client's until the client has said that it gave it up."""
         runs: dict[Task, str] = {}
         for c in self.clients:
             if not c.epoch or c.member_id not in group.members:

@@ -81,7 +81,7 @@ def test_an_active_task_of_anybody_is_waited_for() -> None:
 
 
 def test_a_process_never_has_a_task_twice() -> None:
-    """Whoever of the process has it, and in whatever role; another process may."""
+    """A task is refused whichever member of the process has it, in whatever role; another process may have it, too."""
     for taken in (active(0), AssignedTasks({}, {"0": (0,)}), AssignedTasks({}, {}, {"0": (0,)})):
         for wanted in (Tasks({}, {"0": (0,)}), Tasks({}, {}, {"0": (0,)})):
             assert not move(member(), wanted, others=holders(("n", "p", taken))).assigned

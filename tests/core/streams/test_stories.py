@@ -101,7 +101,7 @@ class Story:
         self.instances: dict[str, str] = {}
         self.topologies: dict[str, Topology] = {"app": TOPOLOGY}
         self.pending: dict[int, str] = {}
-        """Who waits for an answer: token -> name."""
+        """Requests that wait for an answer: token -> name."""
 
     # ---- words --------------------------------------------------------------------------------------------
     def answer(self, who: str, reply: Answer) -> list[str]:

@@ -66,7 +66,7 @@ DESCRIBED = Topology(
 
 
 def test_a_topology_from_a_description_is_completed() -> None:
-    """It has computed counts, sorted lists and no copartition groups."""
+    """A described topology has computed counts, sorted lists and no copartition groups."""
     assert compare(DESCRIBED, GROUPS, partial=True) is Comparison.COMPLETES
     assert compare(DESCRIBED, DESCRIBED, partial=True) is Comparison.COMPLETES
     assert compare(DESCRIBED, Topology(1), partial=True) is Comparison.STALE

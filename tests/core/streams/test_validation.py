@@ -1,4 +1,4 @@
-"""Which members and instance ids are accepted; test_kafka_equal.py has the fields of requests and the epochs."""
+"""The members and instance ids that are accepted; test_kafka_equal.py has the fields of requests and the epochs."""
 
 from __future__ import annotations
 

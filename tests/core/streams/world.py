@@ -54,7 +54,7 @@ class World(OneShard):
     assignors: dict[str, TaskAssignor] = field(default_factory=lambda: {"sticky": STICKY})
     now_ms: int = 1_000_000
     clock_ms: int = 0
-    """How far the owner's wall clock is ahead of the monotonic one."""
+    """Milliseconds by which the owner's wall clock is ahead of the monotonic one."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -177,7 +177,7 @@ class Client:
     died_of: Code = Code.NONE
     endpoints: tuple[EndpointPartitions, ...] = ()
     create: list[NewTopic] = field(default_factory=list)
-    """What its front is to create."""
+    """Topics that its front should create."""
 
     def __post_init__(self) -> None:
         self.process_id = self.process_id or f"p-{self.member_id}"

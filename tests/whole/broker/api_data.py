@@ -26,7 +26,7 @@ NOT_VERIFIED = {
     Err.COORDINATOR_NOT_AVAILABLE: Err.NOT_ENOUGH_REPLICAS,
     Err.NOT_COORDINATOR: Err.NOT_ENOUGH_REPLICAS,
 }
-"""So a producer that knows no such codes of Produce is made to try again (AddPartitionsToTxnManager)."""
+"""Codes that make a producer try again if it knows no such codes of Produce (AddPartitionsToTxnManager)."""
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -167,7 +167,7 @@ class _Append:
 
 
 def _nothing(code: Err) -> None:
-    """Nobody waits for the followers."""
+    """Does nothing: no request waits for the followers."""
 
 
 # ---- InitProducerId -----------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def delete_groups(ctx: Context, req: dl.DeleteGroupsRequest, reply: Reply) -> No
 
 # ---- consumer groups ------------------------------------------------------------------------------------------------
 def consumer_group_heartbeat(ctx: Context, req: ch.ConsumerGroupHeartbeatRequest, reply: Reply) -> None:
-    """There are no such groups here: joining one is refused, which a real broker would not do."""
+    """Refuses everything, because there are no such groups here: a real broker would not refuse a join."""
     try:
         if not ctx.may(rt.READ, rt.GROUP, req.group_id):
             raise Refused(Err.GROUP_AUTHORIZATION_FAILED)

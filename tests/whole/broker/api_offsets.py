@@ -33,7 +33,7 @@ def _resolve(ctx: Context, name: str, topic_id: bytes, by_id: bool) -> Topic | N
 
 # ---- OffsetCommit -------------------------------------------------------------------------------------------------
 def offset_commit(ctx: Context, req: oc.OffsetCommitRequest, reply: Reply) -> None:
-    """What concerns a topic is found first; the rest goes to the coordinator, and has one code."""
+    """Finds the codes that concern topics first; the rest goes to the coordinator, and has one code."""
     ctx.node.cluster.on_asked(ctx.node.node_id, req.group_id, req.member_id)
     codes: dict[tuple[int, int], Err] = {}
     left: list[tuple[tuple[int, int], Place, Committed]] = []

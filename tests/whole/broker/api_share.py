@@ -11,7 +11,7 @@ from tests.whole.broker.context import Context, Reply
 from tests.whole.broker.share import LEAVES, ShareGroups
 
 WAITS_MS = 30_000.0
-"""So long a request waits for a share coordinator that is away."""
+"""Milliseconds for which a request waits for a share coordinator that is away."""
 
 
 def _shares(ctx: Context, group_id: str, operation: int) -> ShareGroups:

@@ -90,12 +90,12 @@ def _field(raw: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def readable(raw: bytes) -> bool:
-    """It is a batch of version 2, as far as its head shows."""
+    """Returns whether this is a batch of version 2, as far as its head shows."""
     return len(raw) >= HEAD.size and raw[16] == 2
 
 
 def decode(raw: bytes) -> Batch:
-    """What one partition of a Produce request carries: exactly one batch. Raises Refused."""
+    """Decodes the batch in one partition of a Produce request: exactly one. Raises Refused."""
     try:
         head = HEAD.unpack_from(raw)
     except struct_error:

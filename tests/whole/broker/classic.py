@@ -439,4 +439,4 @@ class ClassicShard(Shard):
 
 
 def _ignore(code: Err) -> None:
-    """Nobody waits for it."""
+    """Does nothing: no request waits for it."""

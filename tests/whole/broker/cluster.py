@@ -102,7 +102,7 @@ class SimCluster:
             node.later(self.draw(self.settings.delays.metadata), node.crash)
 
     def read(self, node_id: int, topic: str, partition: int, offset: int, max_records: int) -> ReadResult:
-        """What a consumer is told that fetches from this broker: committed records only, of transactions, too."""
+        """Returns what a consumer gets that fetches from this broker: committed records only, of transactions, too."""
         node = self.nodes[node_id]
         known = node.image.topics.get(topic)
         if not node.up or known is None or not 0 <= partition < len(known.partitions):

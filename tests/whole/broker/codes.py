@@ -89,4 +89,4 @@ ON_APPEND = {
     Err.KAFKA_STORAGE_ERROR: Err.NOT_COORDINATOR,
     Err.MESSAGE_TOO_LARGE: Err.UNKNOWN_SERVER_ERROR,
 }
-"""What a coordinator of groups makes of an error of its own append (CoordinatorOperationExceptionHelper)."""
+"""Codes by which a group coordinator answers errors of its own append (CoordinatorOperationExceptionHelper)."""

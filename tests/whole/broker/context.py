@@ -1,4 +1,4 @@
-"""Who asks, over what, and how he is answered: what every handler of a request is given."""
+"""The context of a request, for every handler: the client, its connection, and the way of the answer."""
 
 from __future__ import annotations
 

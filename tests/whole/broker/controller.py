@@ -22,10 +22,10 @@ BLOCK = 1_000
 
 
 class Around(Protocol):
-    """What the controller needs of the cluster."""
+    """The cluster, as far as the controller needs it."""
 
     def changed(self, was: Image, image: Image) -> None:
-        """There is a new image."""
+        """Called when there is a new image."""
 
     def new_id(self) -> bytes: ...
 
@@ -249,7 +249,7 @@ class Controller:
         self._publish(replace(self.image, topics=topics, configs=configs))
 
     def set_configs(self, resource: Resource, own: Mapping[str, str]) -> None:
-        """These are all of its own."""
+        """Sets the resource's own settings: these, and no others."""
         configs = {r: c for r, c in self.image.configs.items() if r != resource}
         if own:
             configs[resource] = dict(own)

@@ -64,7 +64,7 @@ class Difference(AssertionError):
 
 
 def unlike(a: object, b: object) -> tuple[object, object]:
-    """Of two long answers only what differs."""
+    """Returns only the parts of two long answers that differ."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
         pairs = [unlike(x, y) for x, y in zip(a, b, strict=True) if x != y]
         return [x for x, _ in pairs], [y for _, y in pairs]
@@ -72,7 +72,7 @@ def unlike(a: object, b: object) -> tuple[object, object]:
 
 
 class Side(ClassicSide):
-    """Nothing differs on purpose here."""
+    """A side that excuses nothing, because nothing differs on purpose here."""
 
     def excused(self, n: int, theirs: ClassicSide) -> str:
         return ""
@@ -167,7 +167,7 @@ async def _worker(kind: str, left: Iterator[int], ports: tuple[int, int], tally:
 
 
 async def versions(port: int) -> tuple[dict[int, tuple[int, int]], list[tuple[str, int]], list[tuple[str, int, int]]]:
-    """What ApiVersions tells: versions by api, features in force, features supported."""
+    """Returns the answer to ApiVersions: versions by api, features in force, features supported."""
     conn = await BrokerConnection.open("127.0.0.1", port, "diff")
     raw = await conn.raw(18, 4, av.ApiVersionsRequest("diff", "1").encode(4), True)
     res = av.ApiVersionsResponse.decode(4, raw, 8)

@@ -273,7 +273,7 @@ class Group:
 
 
 def restored(group_id: str, value: StoredGroup) -> Group:
-    """What a new leader of the partition makes of the record: each member knows one protocol only."""
+    """Returns the group that a new leader of the partition makes of the record: each member knows one protocol only."""
     state_ms = None if value.state_ms < 0 else value.state_ms
     state = State.STABLE if value.members else State.EMPTY
     group = Group(group_id, state_ms, state, None, value.generation, value.protocol_type or None, value.protocol)

@@ -14,7 +14,7 @@ from tests.whole.broker.batches import SEQUENCES, Batch, Record
 from tests.whole.broker.codes import Err, Refused
 
 KEPT = 5
-"""So many batches of each producer are remembered, so that a second copy is recognised."""
+"""Batches of each producer that are remembered, so that a second copy is recognised."""
 
 
 @dataclass(slots=True)

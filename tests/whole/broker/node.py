@@ -56,11 +56,11 @@ class Node:
         self.up = False
         self.incarnation = 0
         self.answer_ms = 0.0
-        """So much later than they could, its answers leave."""
+        """Milliseconds by which its answers leave later than they could."""
         self.image = Image()
         self.settings = Settings(node_id, cluster.static)
         self.told: dict[str, MetadataResponseTopic] = {}
-        """What Metadata says of topics in this image."""
+        """Metadata's answers about topics in this image."""
         self.replicas: dict[tuple[bytes, int], Replica] = {}
         self.connections: set[SimConnection] = set()
         self.groups = GroupCoordinator(self)
@@ -194,7 +194,8 @@ class Node:
         return self.replicas[key]
 
     def replica(self, topic: str, index: int, follows: bool = False) -> Replica | None:
-        """Of a partition that this broker leads, as far as it knows; with `follows`, also of one that it follows."""
+        """Returns the replica of a partition that this broker leads, as far as it knows; with `follows`, also of one
+        that it follows."""
         known = self.image.topics.get(topic)
         found = self.replicas.get((known.topic_id, index)) if known is not None else None
         return found if found is not None and (found.leads or follows) else None

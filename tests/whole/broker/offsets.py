@@ -182,7 +182,8 @@ class GroupShard(ClassicShard):
     def fetch(
         self, group_id: str, places: list[Place] | None, stable: bool
     ) -> Iterator[tuple[Place, Committed | Err | None]]:
-        """Of these partitions, or of all. With `stable`, a partition with an open transaction is an error."""
+        """Yields the offsets of these partitions, or of all. With `stable`, a partition with an open transaction is an
+        error."""
         store = self.latest if stable else self.stable
         held = store.groups.get(group_id, {})
         unstable = set(self.latest.open_places(group_id)) if stable else set()
@@ -222,7 +223,7 @@ class GroupShard(ClassicShard):
         self.write([*tombstones, (("group", group_id), None)], done)
 
     def topics_deleted(self, gone: dict[str, bytes]) -> None:
-        """Their offsets go, too. `gone`: ids by name."""
+        """Removes the offsets of these topics. `gone`: ids by name."""
         stores = [self.latest.groups, *({g: {p: v} for (g, p), v in t.items()} for t in self.latest.pending.values())]
         tombstones = [
             (("offset", g, *place), None)

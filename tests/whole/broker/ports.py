@@ -1,4 +1,4 @@
-"""What the simulated cluster is given by the world that runs it, and what it is told at the start."""
+"""Ports between the simulated cluster and the world that runs it, and the settings of the start."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Delays:
     network: tuple[float, float] = (0.2, 1.5)
     metadata: tuple[float, float] = (1.0, 20.0)
     load: tuple[float, float] = (1.0, 30.0)
-    """Of the state of a coordinator that has moved."""
+    """Time to load the state of a coordinator that has moved."""
     disk: tuple[float, float] = (0.05, 0.3)
 
 

@@ -37,7 +37,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of one. `caught_up_ms`: when it last had everything."""
+    """A follower, as its leader knows it. `caught_up_ms`: when it last had everything."""
 
     end: int = -1
     high_watermark: int = -1

@@ -479,7 +479,7 @@ class DataSide:
         return r.error_code, self.plain(r.error_message), told
 
     async def do_alter(self, member: str, group: bool, name: str, value: str | None) -> object:
-        """And wait until the broker itself has heard of it."""
+        """Alters a setting, and waits until the broker itself has heard of it."""
         change = ia.AlterableConfig(name, 1 if value is None else 0, value)
         resource = ia.AlterConfigsResource(*self._resource(member, group), [change])
         req = ia.IncrementalAlterConfigsRequest([resource])

@@ -58,7 +58,7 @@ class Settings:
         self.image = Image()
         self._of: object = None
         self._in_force: dict[tuple[str, ...], str] = {}
-        """What has been asked for, by the settings of the image."""
+        """Values that have been asked for, by the settings of the image."""
 
     def layers(self, name: str) -> Iterator[tuple[str, int]]:
         """The values of one of the broker's settings with their sources, the one in force first."""

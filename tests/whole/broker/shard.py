@@ -89,7 +89,7 @@ class Shard:
         self.replica.appended()
 
     def settle(self, done: Done) -> None:
-        """When everything written so far is committed."""
+        """Calls `done` when everything written so far is committed."""
         timeout_ms = self.node.settings.number("offsets.commit.timeout.ms")
         self.replica.wait(self._pending_end, timeout_ms, lambda code: done(ON_APPEND.get(code, code)))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEAVES = -1
 INITIALISING_MS = (5.0, 400.0)
 AWAY_AGAIN_MS = 1_000.0
-"""So long after the share coordinator was away it is asked again."""
+"""Milliseconds after which a share coordinator that was away is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class StoredShare:
 
 
 class ShareGroups:
-    """Of one shard."""
+    """The share groups of one shard."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
@@ -104,7 +104,7 @@ class ShareGroups:
         self._write(group_id, replace(group, epoch=group.epoch + 1, members=members))
 
     def _by_turns(self, group: StoredShare, member_id: str) -> dict[bytes, list[int]]:
-        """What is initialised of the topics of this member, shared with the others."""
+        """Returns this member's part of the initialised partitions of its topics, which it shares with the others."""
         image = self._node.image
         found: dict[bytes, list[int]] = {}
         for topic_id, partitions in sorted(group.initialised.items()):

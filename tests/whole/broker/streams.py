@@ -80,7 +80,7 @@ class Beat:
 
 
 class StreamsGroups:
-    """Of one shard."""
+    """The streams groups of one shard."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard

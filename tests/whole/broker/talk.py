@@ -1,4 +1,4 @@
-"""What tests of the simulated brokers say to them, in few words."""
+"""Requests of tests to the simulated brokers, in few words."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def fetch(client: Client, group: str, stable: bool = True) -> tuple[int, int]:
 
 
 def values(world: Clockwork, node: int, topic: str = "t") -> list[str]:
-    """What a consumer of partition 0 reads there."""
+    """Returns what a consumer of partition 0 reads there."""
     found, at = [], 0
     while True:
         res = world.cluster.read(node, topic, 0, at, 2)

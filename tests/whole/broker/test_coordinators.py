@@ -1,4 +1,4 @@
-"""What one real broker cannot show of coordinators: moves, stale ones, sessions that begin anew, expiry."""
+"""Coordinators as one real broker cannot show them: moves, stale ones, sessions that begin anew, expiry."""
 
 from __future__ import annotations
 

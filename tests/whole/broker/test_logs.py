@@ -1,4 +1,4 @@
-"""What one real broker cannot show of logs: leaders that change, in-sync replicas, what a cut-off leader wrote."""
+"""Logs as one real broker cannot show them: leaders that change, in-sync replicas, what a cut-off leader wrote."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ WITH_AUTHORIZER = (state.strangers_come, denied.rights_are_made_anew, denied.a_r
 
 
 def act(scene: Scene, seed: int, plant: Plant | None = None, tell: Callable[[str], None] | None = None) -> Counter[str]:
-    """What has happened how often. Raises Violation."""
+    """Plays a scene, and returns how often each thing has happened. Raises Violation."""
     world = World(seed, tell, BROKERS.get(scene), PARTITIONS, scene in WITH_AUTHORIZER)
     world.more.update(SIDECARS.get(scene, {}))
     if plant is not None:

@@ -1,5 +1,5 @@
-"""What the brokers refuse to the sidecars, and bugs of theirs: finding 1 of the operators' review. No process ends, so
-every port stays open."""
+"""The brokers refuse something to the sidecars, or a sidecar has a bug: finding 1 of the operators' review. No process
+ends, so every port stays open."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def a_right_is_taken_away(world: World) -> None:
 
 
 def a_bug_ends_the_coordinator(world: World) -> None:
-    """Of one sidecar, while clients run: another coordinator is started in the same process."""
+    """A bug ends the coordinator of one sidecar, while clients run: another one is started in the same process."""
     start(world)
     come(world, 2)
     victim = world.sidecars[world.rng.choice(NODES)]

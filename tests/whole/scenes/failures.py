@@ -90,7 +90,8 @@ def owner_stands_still(world: World) -> None:
 
 
 def member_dies_while_its_owner_ends(world: World) -> None:
-    """It is removed after its session, as if its coordinator had stayed: a sidecar that ends in order has no lease."""
+    """The member is removed after its session, as if its coordinator had stayed: a sidecar that ends in order has no
+    lease."""
     start(world)
     come(world, 2)
     n = an_owner(world)
@@ -253,8 +254,9 @@ def leader_of_the_state_dies(world: World) -> None:
 
 
 def owner_is_alone_with_its_members(world: World) -> None:
-    """It is cut off from the other hosts, and members that commit nothing hear from it that all is well, as long as it
-    has its lease. Their sessions are shorter. The next owner, which they do not know, removes none of them before."""
+    """The owner is cut off from the other hosts, and members that commit nothing hear from it that all is well, as long
+    as it has its lease. Their sessions are shorter. The next owner, which they do not know, removes none of them
+    before."""
     start(world)
     for group_id, kind in GROUPS.items():
         for _ in range(2):

@@ -20,7 +20,7 @@ from tests.whole.violation import Violation
 from tests.whole.world import PARTITIONS, World
 
 SESSION_MS = 20_000
-"""Of members, so that a group does not only come to an end because sessions do."""
+"""The session of members, so long that a group does not only come to an end because sessions do."""
 MOVED_MS = 10_000
 """From an order until the group is stable where it should be, with two takeovers in between."""
 SOON_MS, AFTER_MS = 800.0, 50.0

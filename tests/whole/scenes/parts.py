@@ -1,4 +1,4 @@
-"""What scenes are made of: see __init__.py."""
+"""The parts that scenes are made of: see __init__.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAKEN_MS = 2_500
 GONE_MS = 4_000
 """A sidecar that dies: so long until each of its members is told again that all is well (they ask once a second)."""
 GOES_ON_MS = 2_500
-"""Whoever need not wait for a broker that has died is told again that all is well as soon as that."""
+"""The time after which a client is told again that all is well that need not wait for a broker that has died."""
 SILENT_MS = 20_000
 """A broker stands still and a sidecar dies: nothing can be committed until the controller has noticed (9 s), and the
 owners' group has a new coordinator that begins all sessions anew (6 s)."""

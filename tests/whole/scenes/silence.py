@@ -63,7 +63,7 @@ def broker_hangs(world: World) -> None:
 
 
 def broker_is_slow(world: World) -> None:
-    """It takes ten seconds for each answer, and so it does for a probe's."""
+    """The broker takes ten seconds for each answer, also for a probe's."""
 
     def slow(n: int) -> Callable[[], None]:
         node = world.kafka.cluster.nodes[n]
@@ -75,7 +75,7 @@ def broker_is_slow(world: World) -> None:
 
 
 def broker_accepts_nobody(world: World) -> None:
-    """Its kernel takes connections, and nobody serves them; those that were there before go on."""
+    """The broker's kernel takes connections, and no process serves them; those that were there before go on."""
 
     def close(n: int) -> Callable[[], None]:
         world.say(FAULT, f"broker {n} accepts nobody")

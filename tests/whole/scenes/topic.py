@@ -18,9 +18,10 @@ CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
 
 
 def made_anew(world: World) -> None:
-    """It is deleted, and in half of the seeds made anew at once. What sidecars have in memory is in no log then: they
-    start anew, members join again, and offsets are what they were. No member works on what another one has been given
-    before it has heard that it owns nothing. Nobody is about to write when it is deleted."""
+    """The state topic is deleted, and in half of the seeds made anew at once. Everything that sidecars have in memory
+    is in no log then: they start anew, members join again, and offsets are what they were. No member works on what
+    another one has been given before it has heard that it owns nothing. No sidecar is about to write when the topic is
+    deleted."""
     world.judge.inside.expected = (ENDS,)
     start(world)
     come(world, 2)
@@ -49,7 +50,7 @@ def made_anew(world: World) -> None:
 
 
 def nobody_owns_twice(world: World) -> None:
-    """Not even for a coordinator that no longer knows one of the two."""
+    """Raises Violation if two live clients own a partition, even if a coordinator no longer knows one of the two."""
     seen: dict[tuple[str, Place], str] = {}
     for c in world.clients:
         for place in c.owned if c.proc.alive else ():
