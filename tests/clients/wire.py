@@ -22,9 +22,10 @@ T = TypeVar("T")
 def talk(
     kafka: LocalKafka, conversation: Callable[[BrokerConnection], Awaitable[T]], node: int = 0, direct: bool = False
 ) -> T:
-    """Run `conversation(connection)` on one connection to a sidecar, or to its broker."""
+    """Runs `conversation(connection)` on one connection to a sidecar, or to its broker: always where there are no
+    sidecars."""
     n = kafka.nodes[node]
-    port = n.clients_port if direct else n.sidecar_port
+    port = n.clients_port if direct or kafka.front == "none" else n.sidecar_port
 
     async def run() -> T:
         conn = await BrokerConnection.open("127.0.0.1", port, "test")

@@ -30,6 +30,8 @@ TESTS = Path(__file__).resolve().parent.parent
 TIERS = ("quick", "test", "all", "nightly")
 WORLDS = {"trio_world": "trio", "kafka": "kafka", "spark": "kafka", "attacked": "attacked"}
 """Fixture of a shared world -> xdist group of the tests that use it."""
+NIGHTLY_TIMEOUT_S = 1_800
+"""The limit of a nightly test without one of its own: a night plays many more seeds in one test."""
 FOLDERS: Mapping[str, str] = {
     "audit/lake": "test",
     "audit/page": "test",
@@ -157,6 +159,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (name := _group(item)) and hasattr(config, "workerinput"):
             # As the mark xdist_group does before pytest 9.2, whose ids xdist 3.8 does not reach.
             item._id = coerce_node_id(f"{item.nodeid}{GROUP}{name}")
+        if wanted == ("nightly",) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
         for mark in item.iter_markers("needs"):
             if missing := [name for name in mark.args if shutil.which(name) is None]:
                 item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
