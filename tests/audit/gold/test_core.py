@@ -10,6 +10,7 @@ import pytest
 from tests.audit.gold.harness import Tables, differences, gold
 from tests.audit.gold.replay import replay
 from tests.audit.gold.rows import simulated_with_owners
+from tests.sim.world import Violation
 
 SEEDS = int(os.environ.get("GOLD_SEEDS", "24"))
 FENCED_SEEDS = range(200)
@@ -32,7 +33,10 @@ def owned_now(found: Tables) -> set[tuple[object, ...]]:
 
 def test_a_fenced_coordinator_that_got_in_changes_nothing_and_is_named() -> None:
     for seed in FENCED_SEEDS:
-        rows, owners = simulated_with_owners(seed, 0, fencing=False)
+        try:
+            rows, owners = simulated_with_owners(seed, 0, fencing=False)
+        except Violation:  # without fences the run may break a promise before it ends
+            continue
         told = replay(rows)
         if told["stale_writes"]:
             break
