@@ -21,14 +21,25 @@ ConfigHelper, ConfigAdminManager, ConfigurationControlManager.)
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Forward, Handler, SendToCoordinator, Want, ask, coordinate, upstream, who
+from sidecar.api.config_changes import (
+    DELETE,
+    SET,
+    Change,
+    Errors,
+    Key,
+    changes_here,
+    divided,
+    is_move,
+    is_ours,
+    only_moves,
+)
 from sidecar.api.owners_group_guard import guards_owners_group
 from sidecar.core.vocabulary import group_config as cf
-from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,
@@ -47,7 +58,6 @@ from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import incremental_alter_configs as ia
 from sidecar.wire.generated import list_config_resources as lr
 
-SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 STRING = 2
 TYPES = {"boolean": 1, "string": STRING, "int": 3, "list": 7}
 NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
@@ -55,18 +65,7 @@ NO_GROUP_SETTINGS = (Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION)
 TEXT_OF_RIGHTS = "To move or rebalance a group needs DELETE of the group here, as the broker has no settings of groups."
 GROUP_SINCE = 1
 """First version of ListConfigResources that lists more than client metrics."""
-Key = tuple[int, str]  # type and name of a resource
 Altered = Sequence[ia.AlterConfigsResourceResponse | al.AlterConfigsResourceResponse]
-Errors = dict[Key, tuple[int, str | None]]
-
-
-@dataclass(slots=True)
-class Change:
-    """A change to one resource. `ours`: name -> new value, where None removes the setting; `theirs`: what goes on to
-    the broker."""
-
-    ours: dict[str, str | None] = field(default_factory=dict)
-    theirs: list[ia.AlterableConfig] = field(default_factory=list)
 
 
 # ---- changes ----------------------------------------------------------------------------------------------------
@@ -80,7 +79,7 @@ def incremental_alter_configs(call: Call) -> Handler:
     moves = yield from slices.chosen(req.resources, _moves)
     if not groups and not offload and not moves:
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
-    here = yield from slices.chosen(req.resources, lambda r: _changes_here(call, r))
+    here = yield from slices.chosen(req.resources, lambda r: changes_here(call, r))
     settings = yield from _in_force(r.resource_name for r in here)
     errors = yield from _alter(call, req.resources, req.validate_only, settings)
 
@@ -126,33 +125,16 @@ def _groups(
     call: Call, resources: Iterable[ia.AlterConfigsResource | al.AlterConfigsResource]
 ) -> Generator[Want, Any, list[str]]:
     """Returns the managed groups among these resources."""
-    ours = yield from slices.chosen(resources, lambda r: _ours(call, r.resource_type, r.resource_name))
+    ours = yield from slices.chosen(resources, lambda r: is_ours(call, r.resource_type, r.resource_name))
     return [r.resource_name for r in ours]
 
 
 def _moves(r: ia.AlterConfigsResource | al.AlterConfigsResource) -> bool:
-    return any(_is_move(r.resource_type, c.name) for c in r.configs)
+    return any(is_move(r.resource_type, c.name) for c in r.configs)
 
 
 def _is_offload(r: ia.AlterConfigsResource) -> bool:
     return r.resource_type == cf.BROKER and any(c.name in cf.BROKER_OFFLOADS for c in r.configs)
-
-
-def _changes_here(call: Call, r: ia.AlterConfigsResource) -> bool:
-    """Returns whether a change of a managed group needs the coordinator. The broker's settings do not."""
-    ours = _ours(call, r.resource_type, r.resource_name)
-    return ours and any(_kept_here(call, c.name) or _is_move(r.resource_type, c.name) for c in r.configs)
-
-
-def _is_move(resource_type: int, name: str) -> bool:
-    """Returns whether this setting decides which side coordinates a group. Only sidecars know such settings."""
-    if resource_type == cf.GROUP:
-        return name in cf.GROUP_MOVES
-    return resource_type == cf.BROKER and name in cf.BROKER_MOVES
-
-
-def _ours(call: Call, resource_type: int, name: str) -> bool:
-    return resource_type == cf.GROUP and call.scope.managed(name)
 
 
 def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]:
@@ -180,30 +162,7 @@ def _alter(
     in_whole: bool = False,
 ) -> Generator[Want, Any, Errors]:
     """Makes the changes and returns a broker's errors. `in_whole`: the broker resets settings that are not named."""
-    errors: Errors = {}
-    changes: dict[Key, Change] = {}
-    named: set[Key] = set()
-    duplicates: set[Key] = set()
-
-    def name(r: ia.AlterConfigsResource) -> None:
-        key = (r.resource_type, r.resource_name)
-        (duplicates if key in named else named).add(key)
-
-    def divide(r: ia.AlterConfigsResource) -> None:
-        key = (r.resource_type, r.resource_name)
-        if key in duplicates:
-            errors[key] = (Code.INVALID_REQUEST, "Each resource must appear at most once.")
-            return
-        if settings.code != Code.NONE and (_ours(call, *key) if in_whole else _changes_here(call, r)):
-            errors[key] = (settings.code, settings.message)
-            return
-        try:
-            changes[key] = _split(call, r, settings.at_broker.get(r.resource_name, {}))
-        except CoordinatorError as exc:
-            errors[key] = (exc.code, exc.message or None)
-
-    yield from slices.each(resources, name)
-    yield from slices.each(resources, divide)
+    changes, errors, duplicates = yield from divided(call, resources, settings, in_whole)
     yield from slices.pause(call)
     errors |= yield from _settle(call, {k: c for k, c in changes.items() if k not in errors}, validate_only=True)
     # The broker's answer comes first: a client that may not change a group learns nothing of its settings. The broker
@@ -214,7 +173,7 @@ def _alter(
     answers = (yield from _sent(call, shown, True, in_whole)) if shown else {}
     without_settings: set[Key] = set()
     for key, (code, message) in answers.items():
-        if code in NO_GROUP_SETTINGS and key not in errors and _only_moves(key, changes[key]):
+        if code in NO_GROUP_SETTINGS and key not in errors and only_moves(key, changes[key]):
             code = yield from access.refused_delete(call, key[1])
             message = TEXT_OF_RIGHTS if code != Code.NONE else None
             without_settings.add(key)
@@ -223,7 +182,7 @@ def _alter(
     if validate_only:
         return errors
     good = {k: c for k, c in changes.items() if k not in errors}
-    reset = {k for k in good if in_whole and _ours(call, *k) and k not in without_settings}
+    reset = {k for k in good if in_whole and is_ours(call, *k) and k not in without_settings}
     due = [(k, c.theirs) for k, c in good.items() if c.theirs or k in reset]
     onward = yield from slices.made(due, _resource)
     if onward:
@@ -299,65 +258,18 @@ def _in_whole(
     return res.responses
 
 
-def _split(call: Call, resource: ia.AlterConfigsResource, held: Mapping[str, str]) -> Change:
-    """Divides a change between sidecars and broker. `held`: settings of this group that the broker keeps from before
-    the group was managed. Raises CoordinatorError in the broker's words."""
-    names = [c.name for c in resource.configs]
-    if len(set(names)) < len(names):
-        raise CoordinatorError(Code.INVALID_REQUEST, "Error due to duplicate config keys")
-    null = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
-    if null:
-        raise CoordinatorError(Code.INVALID_REQUEST, f"Null value not supported for : {','.join(null)}")
-    change = Change()
-    for c in resource.configs:
-        value = None if c.config_operation == DELETE else c.value
-        if _is_move(resource.resource_type, c.name):
-            _check_operation(c)
-            if resource.resource_type == cf.BROKER and resource.resource_name:
-                raise cf.invalid(f"{c.name} is the same for all brokers: leave the broker's id out.")
-            change.ours[c.name] = value
-        elif _ours(call, resource.resource_type, resource.resource_name) and _kept_here(call, c.name):
-            _check_operation(c)
-            change.ours[c.name] = value
-            if value is None and c.name in held:
-                change.theirs.append(c)
-        else:
-            if resource.resource_type == cf.BROKER and c.name in cf.BROKER_OFFLOADS:
-                change.ours[c.name] = value
-            change.theirs.append(c)
-    return change
-
-
-def _kept_here(call: Call, name: str) -> bool:
-    """Returns whether this is a setting of a kind of groups that is served here."""
-    served = {"share": call.scope.share, "streams": call.scope.streams}
-    return name in cf.SETTINGS and served.get(name.partition(".")[0], True)
-
-
-def _only_moves(key: Key, change: Change) -> bool:
-    return key[0] == cf.GROUP and not change.theirs and all(n in cf.GROUP_MOVES for n in change.ours)
-
-
-def _check_operation(c: ia.AlterableConfig) -> None:
-    if c.config_operation in (APPEND, SUBTRACT):
-        verb = "APPEND" if c.config_operation == APPEND else "SUBTRACT"
-        raise cf.invalid(f"Can't {verb} to key {c.name} because its type is not LIST.")
-    if c.config_operation not in (SET, DELETE):
-        raise CoordinatorError(Code.UNKNOWN_SERVER_ERROR, "")  # as a broker has it, which says no more
-
-
 # ---- descriptions -----------------------------------------------------------------------------------------------
 @guards_owners_group(dc.DescribeConfigsRequest, dc.DescribeConfigsResponse, "results", dc.DescribeConfigsResult)
 def describe_configs(call: Call) -> Handler:
     req = yield from slices.request(call, dc.DescribeConfigsRequest)
-    ours = yield from slices.chosen(req.resources, lambda r: _ours(call, r.resource_type, r.resource_name))
+    ours = yield from slices.chosen(req.resources, lambda r: is_ours(call, r.resource_type, r.resource_name))
     wanted = {r.resource_name: r.configuration_keys for r in ours}
     movable = yield from slices.chosen(req.resources, lambda r: _moved(call, r))
     moved = {(r.resource_type, r.resource_name): r.configuration_keys for r in movable}
     if not wanted and not moved:
         return FORWARD
     res = yield from _at_broker(call, req)
-    managed = yield from slices.chosen(res.results, lambda r: _ours(call, *_key(r)))
+    managed = yield from slices.chosen(res.results, lambda r: is_ours(call, *_key(r)))
     others = yield from slices.chosen(res.results, lambda r: _key(r) in moved)
     yield from _where_brokers_know_none(call, [*managed, *others])
     results = yield from slices.chosen(managed, lambda r: r.error_code == Code.NONE)
