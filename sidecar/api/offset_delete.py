@@ -47,7 +47,7 @@ def offset_delete(call: Call) -> Handler:
     names = {t.name for t in kept}
     req.topics = [t for t in req.topics if t.name not in names]
     res = od.OffsetDeleteResponse()
-    if req.topics or not kept:
+    if req.topics or not kept or not group.exists:  # only the broker knows a group that has nothing but offsets
         opened: Answer = yield from coordinate(OpenOffsets(req.group_id, group.subscribed))
         if opened.code != Code.NONE:
             return od.OffsetDeleteResponse(error_code=opened.code).encode(call.version)

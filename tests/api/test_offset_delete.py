@@ -97,6 +97,16 @@ def test_a_topic_without_read_does_not_go_on_to_another_broker() -> None:
     conversation.answers(response(("mine", Code.NONE), ("old", Code.TOPIC_AUTHORIZATION_FAILED)))
 
 
+def test_whether_a_group_of_offsets_alone_is_there_comes_before_who_reads_the_topics() -> None:
+    """Only the broker knows such a group, and it looks for the group even if it refuses every topic."""
+    for found, rows in ((Code.NONE, [("old", Code.TOPIC_AUTHORIZATION_FAILED)]), (Code.GROUP_ID_NOT_FOUND, [])):
+        conversation = Play(Api.OFFSET_DELETE, request("old"), 0, view=GUARDED_ELSEWHERE).may_delete("g")
+        conversation = conversation.coordinates(DeletionCheck("g")).coordinator(DeletionCheckReply())
+        conversation = conversation.may_read_topics("old", refused=("old",)).opens("g")
+        conversation = conversation.stores(OTHER, request(), 0).broker(response(code=found))
+        conversation.answers(response(*rows, code=found))
+
+
 def test_the_brokers_own_refusal_stays() -> None:
     refused = response(code=Code.NON_EMPTY_GROUP)
     play("old").coordinator(SUBSCRIBED).opens("g", "orders").asks(request("old")).broker(refused).answers(refused)
