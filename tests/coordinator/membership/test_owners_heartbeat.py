@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+from sidecar.coordinator.clock import now
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
-from tests.coordinator.membership.test_owners_group import Make, agree, run
+from tests.coordinator.membership.test_owners_group import SETTINGS, Make, agree, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 
@@ -98,5 +100,55 @@ def test_the_answer_to_a_heartbeat_of_a_former_member_proves_nothing() -> None:
         hung.release()
         await asyncio.sleep(0.01)
         assert len(one.lease) == proved and len(one.assigned) == 1
+
+    run(test)
+
+
+def test_a_question_about_the_map_sends_a_heartbeat_at_once() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1, settings=replace(SETTINGS, heartbeat_ms=60_000))
+        await until(lambda: one.assigned)
+        await asyncio.wait_for(one.ownership.confirm_map(), 5)
+
+    run(test)
+
+
+def test_a_map_is_confirmed_by_a_heartbeat_in_its_own_generation_only() -> None:
+    """A member may be in a new generation whose map has not reached it, and a JoinGroup may be answered then."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        await one.ownership.confirm_map()
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        maps = len(one.assigned)
+        one.group.rebalance()
+        await until(lambda: hung.met)
+        confirmed = one.ownership.confirm_map()
+        beats = brokers.count(Api.HEARTBEAT)
+        await until(lambda: brokers.count(Api.HEARTBEAT) > beats + 3)
+        assert not confirmed.done() and len(one.assigned) == maps
+        hung.release()
+        await confirmed
+        assert len(one.assigned) == maps + 1
+
+    run(test)
+
+
+def test_a_heartbeat_of_before_the_question_does_not_confirm_the_map() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        hung = brokers.faults.hang(Api.HEARTBEAT)
+        await until(lambda: hung.met)
+        began_ms = now().mono_ms
+        await until(lambda: now().mono_ms > began_ms)
+        confirmed = one.ownership.confirm_map()
+        again = brokers.faults.hang(Api.HEARTBEAT)
+        hung.release()
+        await until(lambda: again.met)
+        assert not confirmed.done()
+        again.release()
+        await confirmed
 
     run(test)

@@ -82,12 +82,12 @@ def test_a_sidecar_that_was_shut_out_leaves_the_partition_alone_until_its_map_is
         sidecar.map_is_newest = False
         other_sidecar(sidecar)
         await until(lambda: phase(sidecar) is Phase.FENCING, SOON_S)
-        fences = len(sidecar.brokers.requests(Api.INIT_PRODUCER_ID))
+        fences = sidecar.brokers.count(Api.INIT_PRODUCER_ID)
         await turns()
         sidecar.assign(2)
         sidecar.confirm()
         await turns()
-        assert len(sidecar.brokers.requests(Api.INIT_PRODUCER_ID)) == fences
+        assert sidecar.brokers.count(Api.INIT_PRODUCER_ID) == fences
         assert phase(sidecar) is Phase.ELSEWHERE
 
     run(test)
