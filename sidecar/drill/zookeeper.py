@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from sidecar.drill.processes import DrillError, Process, free_ports, port_open, wait_until
+from sidecar.drill.processes import DrillError, Process, free_ports, wait_until
 
 KRAFT_SINCE = (3, 3)
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -50,7 +50,7 @@ class ZooKeeper:
         }
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.process = Process("zookeeper", [*java, MAIN, str(config)], self._folder / "zookeeper.log").start()
-        wait_until("ZooKeeper", lambda: port_open(self.port), UP_S, [self.process])
+        wait_until("ZooKeeper", self._answers, UP_S, [self.process])
 
     def broker_properties(self, node_id: int) -> dict[str, str]:
         return {
@@ -65,9 +65,18 @@ class ZooKeeper:
         node = f"/brokers/ids/{node_id}\n"
         wait_until(f"ZooKeeper to forget broker {node_id}", lambda: node not in self._dump(), UP_S)
 
-    def _dump(self) -> str:
+    def _answers(self) -> bool:
+        """Whether it serves. An open port does not say so: ZooKeeper opens it first, and a connection that comes in
+        between may never be answered."""
+        try:
+            return bool(self._dump(1.0))
+        except OSError:
+            return False
+
+    def _dump(self, timeout_s: float = 5.0) -> str:
         """Return ZooKeeper's sessions, and the nodes that end with each."""
-        with closing(socket.create_connection(("127.0.0.1", self.port), 5.0)) as conn, conn.makefile("rb") as answer:
+        address = ("127.0.0.1", self.port)
+        with closing(socket.create_connection(address, timeout_s)) as conn, conn.makefile("rb") as answer:
             conn.sendall(b"dump")
             return answer.read().decode()
 
