@@ -125,6 +125,7 @@ MEANING: dict[str, str] = {
     "listening": "Clients may connect.",
     "member joined": "A new member.",
     "member removed": "`why`: left, session timeout, rebalance timeout and so on.",
+    "an owner map was missed": "The owners' group went on without this sidecar for a moment, mostly because its coordinator changed. It proves by a write that it still owns the `serving` partitions, and goes on.",
     "owners": "A new map of owners: this sidecar has `mine` partitions, `gained` of them new. `debug` if nothing changed.",
     "placeholders given up": "The last sidecar has ended: the groups are the brokers' own.",
     "ready": "The sidecar serves what it was assigned.",

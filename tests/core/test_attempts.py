@@ -69,6 +69,16 @@ def test_what_belongs_to_an_earlier_attempt_changes_nothing(late: str, phase: Ph
     assert state_of(new_owner.owner) == before and new_owner.service.out == []
 
 
+@pytest.mark.parametrize("phase", STEPS)
+def test_after_a_missed_map_a_takeover_begins_anew_and_what_is_served_is_kept(phase: Phase) -> None:
+    """The confirmation that an attempt under way has of its map may be older than the map that was missed."""
+    new_owner = second_attempt(phase)
+    new_owner.service.map_missed()
+    new_owner.service.assigned([1], 4, {1}, new_owner.now)
+    kept = (Phase.SERVING, 2)
+    assert (new_owner.owner.phase, new_owner.owner.attempt) == (kept if phase is Phase.SERVING else (Phase.FENCING, 3))
+
+
 def test_pauses_between_attempts_grow_to_a_limit() -> None:
     new_owner = NewOwner(written(g=2)[0])
     new_owner.service.assigned([1], 1, {1}, new_owner.now)

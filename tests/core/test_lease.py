@@ -79,6 +79,19 @@ def test_whoever_is_out_of_the_owners_group_has_no_lease_of_before() -> None:
     assert s.code(2) == Code.NONE
 
 
+def test_in_doubt_only_a_proof_counts() -> None:
+    s = Owner()
+    s.service.map_missed()
+    s.service.lease.extended(s.at + 1_000)
+    assert s.code(1) == Code.NOT_COORDINATOR and s.service.lease.until[0] == 0
+    s.owner.proved(s.owner.attempt, Now(s.at + 100, s.at + 100))
+    assert s.code(2) == Code.NONE
+    s.at += 100
+    assert s.code(3) == Code.NOT_COORDINATOR
+    s.service.lease.in_doubt = False
+    assert s.code(4) == Code.NONE
+
+
 def test_a_touch_moves_a_session_only_under_a_lease() -> None:
     s = Owner()
     before = s.session_end()

@@ -24,6 +24,7 @@ VARIABLES
     proof,          \* sidecar -> ticks left of the lease that a fenced write gave (proved_until)
     proving,        \* sidecar -> ticks of lease that the proof under way will give
     doubt,          \* sidecar -> ticks until it may remove a member for silence (doubt_until_ms)
+    missed,         \* sidecar -> "no"; "yes": it missed a map, so the group's lease does not count; "proving": a proof is sent since
     said,           \* sidecar -> generation up to which it has said that it answers for nothing that others were given
     claimedIn,      \* sidecar -> generation that its claim names
     confirmed,      \* sidecars to which the broker has confirmed, since their last fence, that their map is the newest
@@ -35,9 +36,9 @@ VARIABLES
     early           \* an answer left before its record was in the log
 
 vars == <<generation, assignee, joined, known, phase, epoch, holder, batch, verdict, lease,
-          confirming, proof, proving, doubt, said, claimedIn, confirmed, producerEpoch, network, log, believes, told, early>>
+          confirming, proof, proving, doubt, missed, said, claimedIn, confirmed, producerEpoch, network, log, believes, told, early>>
 group == <<generation, assignee, joined>>
-leases == <<lease, confirming, proof, proving, doubt>>
+leases == <<lease, confirming, proof, proving, doubt, missed>>
 words == <<said, claimedIn, confirmed>>
 broker == <<producerEpoch, network, log>>
 writer == <<epoch, batch, verdict>>
@@ -48,7 +49,8 @@ Symmetric == Permutations(Sidecars) \cup Permutations(Members)
 ------------------------------------------------------------------------------
 Is(name) == Bug = name
 Less(n) == IF n > 0 THEN n - 1 ELSE 0
-Leased(s) == lease[s] > 0 \/ proof[s] > 0 \/ Is("no lease")
+Leased(s) == (lease[s] > 0 /\ missed[s] = "no") \/ proof[s] > 0
+CanAnswer(s) == Leased(s) \/ Is("no lease")
 Serves(s) == phase[s] = "serving"
 
 \* Who owns x after the first n records.
@@ -73,6 +75,7 @@ Drop(s, to) == /\ phase' = [phase EXCEPT ![s] = to]
                /\ proof' = [proof EXCEPT ![s] = 0]
                /\ proving' = [proving EXCEPT ![s] = 0]
                /\ doubt' = [doubt EXCEPT ![s] = 0]
+               /\ missed' = [missed EXCEPT ![s] = "no"]
 
 Waits(s, b) == epoch[s] = b.epoch /\ batch[s] = b.kind /\ verdict[s] = "none"
 
@@ -92,6 +95,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
         /\ proof = [s \in Sidecars |-> 0]
         /\ proving = [s \in Sidecars |-> 0]
         /\ doubt = [s \in Sidecars |-> 0]
+        /\ missed = [s \in Sidecars |-> "no"]
         /\ said = [s \in Sidecars |-> 0]
         /\ claimedIn = [s \in Sidecars |-> 0]
         /\ confirmed = {assignee}
@@ -129,17 +133,17 @@ Moved == /\ generation < MaxGeneration
          /\ UNCHANGED <<joined, phase, holder, writer, leases, claimedIn, confirmed, broker, clients>>
 
 \* sidecar/core/runtime/service.py Service.assigned
-\* The SyncGroup of the current generation is answered. What is served already goes on being served. An owner that must
-\* give the partition up drops it, and then says so (coordinator/membership/giving_up.py). Assumed: no owner has missed a
-\* map in which another sidecar owned the partition.
+\* The SyncGroup of the current generation is answered. An owner that must give the partition up drops it, and then says
+\* so (coordinator/membership/giving_up.py). What is served already goes on being served. If the sidecar has missed a map,
+\* a takeover begins anew, and the group's lease counts for what is served only after a proof (Service.map_missed).
 Assigned(s) == /\ s \in joined /\ known[s] # "current"
-               /\ known[s] # "older" \/ phase[s] = "elsewhere" \/ assignee # s \/ Is("missed map")
                /\ known' = [known EXCEPT ![s] = "current"]
                /\ confirming' = [confirming EXCEPT ![s] = 0]
-               /\ IF assignee # s
-                  THEN Drop(s, "elsewhere")
-                  ELSE /\ phase' = [phase EXCEPT ![s] = IF @ = "elsewhere" THEN "fencing" ELSE @]
-                       /\ UNCHANGED <<holder, writer, proof, proving, doubt>>
+               /\ LET older == known[s] = "older" /\ ~Is("missed map")
+                  IN IF assignee # s THEN Drop(s, "elsewhere")
+                     ELSE IF phase[s] = "elsewhere" \/ (older /\ ~Serves(s)) THEN Drop(s, "fencing")
+                     ELSE /\ missed' = [missed EXCEPT ![s] = IF older THEN "yes" ELSE @]
+                          /\ UNCHANGED <<phase, holder, writer, proof, proving, doubt>>
                /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
                /\ UNCHANGED <<group, lease, claimedIn, confirmed, broker, clients>>
 
@@ -159,7 +163,7 @@ Lost(s) == /\ known[s] # "none"
 Confirm(s) == /\ s \in joined /\ known[s] = "current"
               /\ phase[s] # "elsewhere" /\ lease[s] = 0 /\ confirming[s] = 0
               /\ confirming' = [confirming EXCEPT ![s] = Lease + 1]
-              /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt,
+              /\ UNCHANGED <<group, known, phase, holder, writer, lease, proof, proving, doubt, missed,
                              broker, clients, words>>
 
 \* sidecar/coordinator/membership/member_lease.py MemberLease.committed
@@ -168,7 +172,7 @@ Confirmed(s) == /\ confirming[s] > 0
                 /\ LET left == IF Is("lease from the answer") THEN Lease ELSE confirming[s] - 1
                    IN lease' = [lease EXCEPT ![s] = IF left > @ THEN left ELSE @]
                 /\ confirming' = [confirming EXCEPT ![s] = 0]
-                /\ UNCHANGED <<group, known, phase, holder, writer, proof, proving, doubt,
+                /\ UNCHANGED <<group, known, phase, holder, writer, proof, proving, doubt, missed,
                                broker, clients, words>>
 
 ------------------------------------------------------------------------------
@@ -216,14 +220,14 @@ Replayed(s) == /\ phase[s] = "replaying"
                /\ \E n \in IF Is("serve before replay") THEN 0..ClaimAt(epoch[s]) ELSE {ClaimAt(epoch[s])} :
                      holder' = [holder EXCEPT ![s] = Fold(n)]
                /\ doubt' = [doubt EXCEPT ![s] = IF Is("remove at once") THEN 0 ELSE Lease]
-               /\ UNCHANGED <<group, known, writer, lease, confirming, proof, proving, broker, clients, words>>
+               /\ UNCHANGED <<group, known, writer, lease, confirming, proof, proving, missed, broker, clients, words>>
 
 \* sidecar/coordinator/membership/former_owners.py FormerOwners.look_again
 \* The former owner has said that it answers no more since the generation of this one's claim.
 Cleared(s) == /\ Serves(s) /\ doubt[s] > 0
               /\ \A t \in Sidecars \ {s} : said[t] >= claimedIn[s]
               /\ doubt' = [doubt EXCEPT ![s] = 0]
-              /\ UNCHANGED <<group, known, phase, holder, writer, lease, confirming, proof, proving, broker, clients, words>>
+              /\ UNCHANGED <<group, known, phase, holder, writer, lease, confirming, proof, proving, missed, broker, clients, words>>
 
 \* sidecar/coordinator/runtime/takeovers.py Takeovers._still_mine
 \* The tail has read the claim of another owner.
@@ -238,7 +242,7 @@ Failed(s) == /\ verdict[s] = "refused" /\ ~(Is("claim not checked") /\ phase[s] 
 
 \* sidecar/core/runtime/owner.py Owner.wake
 \* A pause is over: it takes the partition again, while it has a lease, once the broker has confirmed its map.
-Rested(s) == /\ phase[s] = "pausing" /\ Leased(s)
+Rested(s) == /\ phase[s] = "pausing" /\ CanAnswer(s)
              /\ s \in joined /\ known[s] = "current"
              /\ phase' = [phase EXCEPT ![s] = "fencing"]
              /\ UNCHANGED <<group, known, holder, writer, leases, broker, clients, words>>
@@ -267,7 +271,7 @@ Tell(m, written) == /\ believes' = believes \cup {m}
                     /\ told' = told \cup {m}
                     /\ early' = (early \/ ~written)
 
-Turn(s) == Serves(s) /\ Leased(s) /\ batch[s] = "none"
+Turn(s) == Serves(s) /\ CanAnswer(s) /\ batch[s] = "none"
 
 \* sidecar/core/consumer/reconcile.py reconcile
 \* x is free: it is assigned to a member that asks.
@@ -300,7 +304,7 @@ RemoveSilent(s, m) == /\ Turn(s) /\ holder[s] = m /\ doubt[s] = 0
 Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] = "own"
               /\ batch' = [batch EXCEPT ![s] = "none"]
               /\ verdict' = [verdict EXCEPT ![s] = "none"]
-              /\ IF holder[s] # NoOne /\ (Leased(s) \/ Is("release without lease"))
+              /\ IF holder[s] # NoOne /\ (CanAnswer(s) \/ Is("release without lease"))
                  THEN Tell(holder[s], \E i \in 1..Len(log) : log[i].epoch = epoch[s] /\ log[i].value = holder[s])
                  ELSE UNCHANGED clients
               /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker, words>>
@@ -316,8 +320,10 @@ Heartbeat(s, m) == /\ Turn(s)
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
 
 \* sidecar/coordinator/runtime/lease_proofs.py LeaseProofs.look
-\* Only where the group confirms nothing: else Confirm gives at least as much.
-Prove(s) == /\ Serves(s) /\ known[s] # "current" /\ batch[s] = "none" /\ lease[s] = 0 /\ proof[s] < Lease
+\* Only where the group confirms nothing, or its lease does not count: else Confirm gives at least as much.
+Prove(s) == /\ Serves(s) /\ batch[s] = "none"
+            /\ missed[s] = "yes" \/ (known[s] # "current" /\ lease[s] = 0 /\ proof[s] < Lease)
+            /\ missed' = [missed EXCEPT ![s] = IF @ = "yes" THEN "proving" ELSE @]
             /\ proving' = [proving EXCEPT ![s] = Lease]
             /\ Send(s, "proof", NoOne)
             /\ UNCHANGED <<group, known, phase, holder, epoch, verdict, lease, confirming, proof,
@@ -330,6 +336,7 @@ Proved(s) == /\ Serves(s) /\ batch[s] = "proof" /\ verdict[s] = "written"
              /\ verdict' = [verdict EXCEPT ![s] = "none"]
              /\ proof' = [proof EXCEPT ![s] = proving[s]]
              /\ proving' = [proving EXCEPT ![s] = 0]
+             /\ missed' = [missed EXCEPT ![s] = IF @ = "proving" \/ Is("older proof") THEN "no" ELSE @]
              /\ UNCHANGED <<group, known, phase, holder, epoch, lease, confirming, doubt, broker,
                             clients, words>>
 
@@ -343,6 +350,7 @@ Tick == /\ lease' = [s \in Sidecars |-> Less(lease[s])]
         /\ proving' = [s \in Sidecars |-> Less(proving[s])]
         /\ doubt' = [s \in Sidecars |-> Less(doubt[s])]
         /\ confirming' = [s \in Sidecars |-> IF confirming[s] > 1 THEN confirming[s] - 1 ELSE confirming[s]]
+        /\ UNCHANGED missed
         /\ leases' # leases
         /\ UNCHANGED <<group, known, phase, holder, writer, broker, clients, words>>
 
@@ -374,5 +382,5 @@ FencedOut == \A i, j \in 1..Len(log) : (i < j /\ log[i].kind = "claim") => log[j
 
 \* When an owner may remove members for silence, no former owner can answer any more.
 LeasesEnd == \A s, t \in Sidecars : (phase[s] = "serving" /\ epoch[s] = producerEpoch /\ doubt[s] = 0
-                                     /\ phase[t] = "serving" /\ epoch[t] < epoch[s]) => lease[t] = 0 /\ proof[t] = 0
+                                     /\ phase[t] = "serving" /\ epoch[t] < epoch[s]) => ~Leased(t)
 =============================================================================

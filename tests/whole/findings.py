@@ -99,14 +99,14 @@ def removes_the_peer_of_the_first_day(patch: Patch, world: World) -> None:
 
     show = Coordinator.owners_assigned
 
-    def assigned(self: Any, a: Any) -> None:
+    def assigned(self: Any, a: Any, missed: bool = False) -> None:
         for s in world.sidecars.values():
             half = s.app.half if s.app is not None else None
             if isinstance(half, Coordination) and half.coordinator is self:
                 first = half.cluster_watch.ownership.__dict__.setdefault("first_ids", {})
                 for node, member in a.members.items():
                     first.setdefault(node, member[0])
-        show(self, a)
+        show(self, a, missed)
 
     patch.setattr(OwnersGroup, "_remove", planted)
     patch.setattr(Coordinator, "owners_assigned", assigned)

@@ -26,7 +26,7 @@ from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.member_lease import MemberLease
 from sidecar.coordinator.membership.owners_client import Lost, OwnersClient, check
 from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
-from sidecar.coordinator.membership.owners_protocol import Assignment, SidecarInfo, joining
+from sidecar.coordinator.membership.owners_protocol import NO_GENERATION, Assignment, SidecarInfo, joining
 from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Peer, Peers
 from sidecar.coordinator.membership.ports import OwnershipSettings, OwnersListener
 from sidecar.coordinator.membership.rebalance_barriers import Barriers
@@ -219,6 +219,7 @@ class OwnersGroup:
         member_id, self.member_id = self.member_id, ""
         self.is_leader = False
         self._lease.lost()
+        self.assignment = replace(self.assignment, generation=NO_GENERATION)
         self.listener.owners_lost(why)
         self._giving_up.add_former(member_id)
 
@@ -283,15 +284,16 @@ class OwnersGroup:
         sent = now()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         check(out.error_code, "SyncGroup")
-        if not self.is_leader:
-            self._lease_commits.at_once()
-        self._lease.answered(sent, written=self.is_leader)
         own = whole if self.is_leader else None
         assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
         if self.member_id != res.member_id:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, assignment
-        self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id))
+        missed = before.generation not in (NO_GENERATION, res.generation_id - 1, res.generation_id)
+        self.listener.owners_assigned(self.map_check.without_doubles(self.assignment, self.member_id), missed)
+        if not self.is_leader:
+            self._lease_commits.at_once()
+        self._lease.answered(sent, written=self.is_leader)
         self._giving_up.assigned(before, self.assignment, self.member_id, self._info)
 
     # ---- peers --------------------------------------------------------------------------------------------
@@ -319,7 +321,7 @@ class OwnersGroup:
     def _live_member(self) -> tuple[str, int] | None:
         """Returns member id and generation once a broker has answered this member; None before. A broker hands out the
         member id before the member joins, and does not know it until then."""
-        known = self.member_id and self._lease.has_answer and self.assignment.generation >= 0
+        known = self.member_id and self._lease.has_answer and self.assignment.generation != NO_GENERATION
         return (self.member_id, self.assignment.generation) if known else None
 
 

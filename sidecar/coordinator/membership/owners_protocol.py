@@ -19,6 +19,8 @@ METADATA_BYTES_MAX = 262_144
 DECODE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, IndexError)
 """The errors that decoding raises on bytes that are no JSON, or JSON of another shape."""
 NODE_MAX = 0x7FFFFFFF
+NO_GENERATION = -1
+"""The generation of a sidecar that has no owner map, or is out of the owners' group."""
 EVERY_GENERATION = 1 << 31
 """Greater than any generation of the owners' group."""
 FORMER_MAX = 8
@@ -101,7 +103,7 @@ class Assignment:
     host, port); `patterns`: node id -> patterns of this sidecar's own settings, if it has sent them; `peer_ports`: node
     id -> port for pings, 0: none; `kinds`: node id -> kinds of groups that it coordinates."""
 
-    generation: int = -1
+    generation: int = NO_GENERATION
     owners: tuple[int, ...] = ()
     members: Mapping[int, tuple[str, str, int]] = field(default_factory=dict)
     patterns: Mapping[int, OwnPatterns] = field(default_factory=dict)

@@ -152,9 +152,9 @@ class ClusterWatch:
             return -1
 
     # ---- the owners' group --------------------------------------------------------------------------------
-    def owners_assigned(self, a: Assignment) -> None:
+    def owners_assigned(self, a: Assignment, missed: bool = False) -> None:
         self._leaders.members_assigned(a)
-        self._coordinator.owners_assigned(a)
+        self._coordinator.owners_assigned(a, missed)
         self._find_lacking(a)
         self._show()
 

@@ -122,7 +122,8 @@ class Coordinator:
         }
         show(figures, self.service, lambda: len(self.moves.parked))
         tasks.spawn(self._tick(), "tick")
-        tasks.spawn(LeaseProofs(self.service, self.takeovers.terms, settings.lease_ms).rounds(), "proofs")
+        self._proofs = LeaseProofs(self.service, self.takeovers.terms, settings.lease_ms)
+        tasks.spawn(self._proofs.rounds(), "proofs")
 
     def _placeholder_ports(self) -> PlaceholderPorts:
         return PlaceholderPorts(
@@ -317,8 +318,10 @@ class Coordinator:
         await append_unfenced(self.cluster, self.appender, self._state, s.topic, partition, records, s.write_timeout_s)
 
     # ---- called for the owners' group -----------------------------------------------------------------------
-    def owners_assigned(self, a: Assignment) -> None:
+    def owners_assigned(self, a: Assignment, missed: bool = False) -> None:
         self.assignment = a
+        if missed:
+            self._proofs.map_missed()
         self.moves.rules.peers(a.patterns)
         self.service.assigned(a.owners, a.generation, a.members, now())
         self._run_commands()

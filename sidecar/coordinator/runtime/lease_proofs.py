@@ -3,12 +3,16 @@
 When that broker dies, another one takes its place after `broker.session.timeout.ms` (9 s), and a lease outlasts that.
 It may take longer: all replicas of that partition of `__consumer_offsets` may be gone. The groups whose own partitions
 can be written go on: a commit under the fence proves as much as the lease does (core/runtime/lease.py).
+
+A sidecar that has missed an owner map proves its partitions in the same way: by that map another sidecar may have
+taken them over, and the next one gave them back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.statelog.term import Term
@@ -29,6 +33,8 @@ class LeaseProofs:
         self._lease_ms = lease_ms
         self._under_way: set[int] = set()
         """Identities of the terms whose proofs are being written: a partition's next term writes its own."""
+        self._in_doubt: dict[int, Term] = {}
+        """Partition -> its term, which has not been proved since a map was missed."""
 
     async def rounds(self) -> None:
         while True:
@@ -39,7 +45,9 @@ class LeaseProofs:
         """Writes a proof for every partition served here whose last one will soon be over."""
         at = now()
         low_ms = at.mono_ms + int(self._lease_ms * LOW)
-        if self._service.lease.until_ms > low_ms:
+        if self._service.lease.in_doubt:
+            self._end_doubt()
+        if self._service.lease.until[0] > low_ms:
             return
         for p in self._service.serving():
             term = self._terms.get(p)
@@ -48,6 +56,24 @@ class LeaseProofs:
             if self._service.owners[p].lease.proved_until.mono_ms <= low_ms:
                 self._write(p, term, lease_end(at, self._lease_ms))
         self._under_way &= {id(term) for term in self._terms.values()}
+
+    def map_missed(self) -> None:
+        """Has every partition served here proved by a write that begins now. Until all are, the sidecar's lease does
+        not count."""
+        self._service.map_missed()
+        self._in_doubt = left = {p: self._terms[p] for p in self._service.serving()}
+        for p, term in list(left.items()):
+            term.prove(partial(self._sure, left, p))
+        self._end_doubt()
+
+    def _sure(self, left: dict[int, Term], p: int) -> None:
+        del left[p]
+        self._end_doubt()
+
+    def _end_doubt(self) -> None:
+        """Lets the lease count again if each term in doubt is proved or over."""
+        if not any(self._terms.get(p) is term for p, term in self._in_doubt.items()):
+            self._service.lease.in_doubt = False
 
     def _write(self, p: int, term: Term, until: Now) -> None:
         def committed() -> None:

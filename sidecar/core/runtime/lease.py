@@ -24,11 +24,13 @@ class Lease:
 
     def __init__(self) -> None:
         self.until_ms, self.until_wall_ms = 0, FOR_EVER_MS
+        self.in_doubt = False
+        """Whether the lease does not count: an owner map was missed, and not all partitions are proved since."""
         self._answered = False
 
     @property
     def until(self) -> tuple[int, int]:
-        return self.until_ms, self.until_wall_ms
+        return (0 if self.in_doubt else self.until_ms), self.until_wall_ms
 
     def extended(self, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
         """Extends the lease: the brokers know this sidecar as a live member, counted from when they were asked. The
@@ -41,7 +43,7 @@ class Lease:
         self.until_ms = 0
 
     def valid(self, now: Now) -> bool:
-        return now.mono_ms < self.until_ms and now.wall_ms < self.until_wall_ms
+        return not self.in_doubt and now.mono_ms < self.until_ms and now.wall_ms < self.until_wall_ms
 
     def take_answered(self) -> bool:
         """Whether the brokers have answered since the last call."""

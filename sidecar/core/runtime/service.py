@@ -91,6 +91,15 @@ class Service:
         self._unproved.refuse(Code.NOT_COORDINATOR)
         self.resign_all(why)
 
+    def map_missed(self) -> None:
+        """Takes in that there may have been an owner map of which this sidecar knows nothing. Takeovers begin anew with
+        the next one. The lease is in doubt until the driver has proved what is served."""
+        self.out.append(Log("an owner map was missed", {"serving": len(self.serving())}))
+        self.lease.in_doubt = True
+        for owner in self.owners:
+            if owner.phase is not Phase.SERVING:
+                owner.resigned("an owner map was missed")
+
     def resign_all(self, why: str) -> None:
         for owner in self.owners:
             owner.resigned(why)

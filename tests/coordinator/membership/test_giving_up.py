@@ -45,7 +45,7 @@ def test_it_is_said_after_the_coordinator_has_dropped_them() -> None:
         await until(lambda: one.assigned)
         dropped: list[int] = []
 
-        def drop(a: Assignment) -> None:
+        def drop(a: Assignment, missed: bool = False) -> None:
             assert gave_up(one) == -1
             one.assigned.append(a)
             dropped.append(a.generation)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sidecar.coordinator.clock import now
@@ -46,6 +47,8 @@ class Sidecar:
     ) -> None:
         self.brokers = brokers
         self.assigned: list[Assignment] = []
+        self.missed: list[bool] = []
+        """For each map: whether there may have been one before that is not known here."""
         self.lost: list[str] = []
         self.suspects: list[frozenset[int]] = []
         self.told_of_topics = 0
@@ -67,8 +70,9 @@ class Sidecar:
         self.ownership.take_part()
 
     # ---- the listener ----
-    def owners_assigned(self, a: Assignment) -> None:
+    def owners_assigned(self, a: Assignment, missed: bool = False) -> None:
         self.assigned.append(a)
+        self.missed.append(missed)
 
     def owners_lost(self, why: str) -> None:
         self.lost.append(why)
@@ -267,6 +271,27 @@ def test_a_generation_that_is_over_while_it_is_synced_makes_the_sidecar_begin_an
         one = make(1)
         await until(lambda: one.lost)
         assert one.lost == ["SyncGroup: ILLEGAL_GENERATION"] and not one.assigned
+
+    run(test)
+
+
+def test_a_map_of_a_later_generation_than_the_next_says_that_one_was_missed() -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one, two = make(1), make(2)
+        await agree(one, two)
+        last = two.group.generation
+        for generation, missed in ((last + 2, True), (last + 3, False)):
+            two.group.generation = generation - 1
+            two.group.rebalance()
+            await until(lambda g=generation: two.assigned[-1].generation == one.assigned[-1].generation == g)  # type: ignore[misc]
+            assert (one.missed[-1], two.missed[-1]) == (missed, missed)
+        assert not any(one.missed[:-2])
+
+        one.group.generation += 1
+        one.group.expel(one.ownership.member_id)  # it is out, and has dropped everything: it has no last map
+        await until(partial(one.was_lost, 1))
+        await agree(one, two)
+        assert one.missed[-1] is False and two.missed[-2:] != [False, False]
 
     run(test)
 

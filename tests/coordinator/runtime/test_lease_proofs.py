@@ -62,6 +62,13 @@ def lapse(sidecar: EmbeddedSidecar) -> None:
         front.from_coordinator(Lease(0))
 
 
+def take_over(sidecar: EmbeddedSidecar) -> None:
+    """Another sidecar takes partition 0 over."""
+    made = sidecar.brokers.init(f"{STATE}-0")
+    claim = sidecar.codec.claim(Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:1", "m-2", 9, "assigned")
+    sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+
+
 async def heartbeat(client: EmbeddedClient, group_id: str, epoch: int) -> int:
     code: int = (await client.ask(beat(group_id, "m1", epoch), 1)).error_code
     return code
@@ -101,11 +108,7 @@ def test_a_partition_that_cannot_be_written_proves_nothing_and_the_others_go_on(
 def test_who_was_shut_out_proves_nothing() -> None:
     async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
         client, group_id, epoch = await member(sidecar)
-        made = sidecar.brokers.init(f"{STATE}-0")
-        claim = sidecar.codec.claim(
-            Stamp(made.producer_id << 16 | made.epoch, 1), 2, "broker-2:1", "m-2", 9, "assigned"
-        )
-        sidecar.brokers.append(STATE, 0, encode_batch([claim], 1, made.producer_id, made.epoch, 0))
+        take_over(sidecar)
         lapse(sidecar)
         proofs.look()
         await until(lambda: sidecar.service.owners[0].phase is not Phase.SERVING)
@@ -122,6 +125,52 @@ def test_nothing_is_written_while_the_lease_lasts() -> None:
         proofs.look()
         await turns()
         assert len(sidecar.brokers.log().records) == before
+
+    run(test)
+
+
+def test_after_a_missed_map_the_lease_counts_when_everything_served_is_proved() -> None:
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        slow = sidecar.brokers.faults.delay(Api.PRODUCE, 0.1, times=1)
+        sidecar.coordinator.owners_assigned(sidecar.coordinator.assignment, missed=True)
+        sidecar.prove(LEASE_MS)
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
+        sidecar.coordinator.owners_assigned(sidecar.coordinator.assignment, missed=True)
+        await until(lambda: slow.met)
+        await until(lambda: not sidecar.service.lease.in_doubt)
+        sidecar.prove(LEASE_MS)
+        assert await heartbeat(client, group_id, epoch) == Code.NONE
+        assert sidecar.service.owners[0].lifecycle.attempt == 1, "what is served goes on being served"
+
+    run(test)
+
+
+def test_a_proof_that_began_before_the_map_was_missed_does_not_end_the_doubt() -> None:
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        lapse(sidecar)
+        proofs.look()
+        writers = [term.writer for term in sidecar.coordinator.takeovers.terms.values()]
+        proofs.map_missed()
+        for writer in writers:
+            writer.append = lambda records, serial: None  # type: ignore[method-assign]
+        await until(lambda: all(o.lease.proved_until.mono_ms for o in sidecar.service.owners))
+        proofs.look()
+        assert sidecar.service.lease.in_doubt
+
+    run(test)
+
+
+def test_who_was_shut_out_by_the_missed_map_is_in_doubt_until_it_serves_no_more() -> None:
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        take_over(sidecar)
+        proofs.map_missed()
+        sidecar.prove(LEASE_MS)
+        assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
+        await until(lambda: sidecar.service.owners[0].lifecycle.attempt == 2)
+        proofs.look()
+        assert not sidecar.service.lease.in_doubt
 
     run(test)
 
