@@ -33,16 +33,17 @@ VARIABLES
     log,            \* the partition of the state topic
     believes,       \* members that take themselves for the owner of x
     told,           \* members that were told they own x, and have neither given it up nor been removed since
+    asks,           \* member -> the sidecar that it asked last: it takes no late answer of another one
     early           \* an answer left before its record was in the log
 
 vars == <<generation, assignee, joined, known, phase, epoch, holder, batch, verdict, lease,
-          confirming, proof, proving, doubt, missed, said, claimedIn, confirmed, producerEpoch, network, log, believes, told, early>>
+          confirming, proof, proving, doubt, missed, said, claimedIn, confirmed, producerEpoch, network, log, believes, told, asks, early>>
 group == <<generation, assignee, joined>>
 leases == <<lease, confirming, proof, proving, doubt, missed>>
 words == <<said, claimedIn, confirmed>>
 broker == <<producerEpoch, network, log>>
 writer == <<epoch, batch, verdict>>
-clients == <<believes, told, early>>
+clients == <<believes, told, asks, early>>
 
 Symmetric == Permutations(Sidecars) \cup Permutations(Members)
 
@@ -101,6 +102,7 @@ Init == /\ generation = 1 /\ joined = Sidecars /\ assignee \in Sidecars
         /\ confirmed = {assignee}
         /\ producerEpoch = 1 /\ network = {} /\ log = <<[epoch |-> 1, kind |-> "claim", value |-> NoOne]>>
         /\ believes = {} /\ told = {} /\ early = FALSE
+        /\ asks = [m \in Members |-> NoOne]
 
 ------------------------------------------------------------------------------
 (* The owners' group *)
@@ -256,13 +258,13 @@ Rested(s) == /\ phase[s] = "pausing" /\ CanAnswer(s)
 Put == \E b \in network :
           /\ LET good == b.epoch = producerEpoch \/ Is("no fence")
              IN /\ good => Len(log) < MaxLog
-                /\ log' = IF good /\ b.kind # "proof" THEN Append(log, b) ELSE log
+                /\ log' = IF good /\ b.kind \in {"claim", "own"} THEN Append(log, b) ELSE log
                 /\ told' = IF good /\ b.kind = "own" THEN told \cap {b.value} ELSE told
                 /\ verdict' = [s \in Sidecars |-> IF ~Waits(s, b) THEN verdict[s]
                                                   ELSE IF good THEN "written" ELSE "refused"]
           /\ network' = network \ {b}
           /\ UNCHANGED <<group, known, phase, holder, epoch, batch, leases, producerEpoch,
-                         believes, early, words>>
+                         believes, asks, early, words>>
 
 ------------------------------------------------------------------------------
 (* Serving *)
@@ -278,17 +280,19 @@ Turn(s) == Serves(s) /\ CanAnswer(s) /\ batch[s] = "none"
 Assign(s, m) == /\ Turn(s) /\ holder[s] = NoOne
                 /\ holder' = [holder EXCEPT ![s] = m]
                 /\ Send(s, "own", m)
-                /\ IF Is("reply before commit") THEN Tell(m, FALSE) ELSE UNCHANGED clients
+                /\ IF Is("reply before commit") THEN Tell(m, FALSE) ELSE UNCHANGED <<believes, told, early>>
+                /\ asks' = [asks EXCEPT ![m] = s]
                 /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, words>>
 
 \* sidecar/core/consumer/step.py advance
 \* A member has given x up and says so.
 GiveUp(s, m) == /\ Turn(s) /\ holder[s] = m
-                /\ m \in believes \/ Is("asks again elsewhere")
+                /\ m \in believes
                 /\ believes' = believes \ {m}
                 /\ told' = told \ {m}
                 /\ holder' = [holder EXCEPT ![s] = NoOne]
                 /\ Send(s, "own", NoOne)
+                /\ asks' = [asks EXCEPT ![m] = s]
                 /\ UNCHANGED <<group, known, phase, epoch, verdict, leases, producerEpoch, log, early, words>>
 
 \* sidecar/core/runtime/turn.py Turn.arm_removal
@@ -301,23 +305,32 @@ RemoveSilent(s, m) == /\ Turn(s) /\ holder[s] = m /\ doubt[s] = 0
 
 \* sidecar/core/runtime/owner.py Owner.committed
 \* The answer that waited for the record is released, or is NOT_COORDINATOR if there is no lease any more.
-Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] = "own"
+Release(s) == /\ Serves(s) /\ verdict[s] = "written" /\ batch[s] \in {"own", "answer"}
               /\ batch' = [batch EXCEPT ![s] = "none"]
               /\ verdict' = [verdict EXCEPT ![s] = "none"]
-              /\ IF holder[s] # NoOne /\ (CanAnswer(s) \/ Is("release without lease"))
-                 THEN Tell(holder[s], \E i \in 1..Len(log) : log[i].epoch = epoch[s] /\ log[i].value = holder[s])
-                 ELSE UNCHANGED clients
-              /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker, words>>
+              /\ IF holder[s] # NoOne /\ asks[holder[s]] = s /\ (CanAnswer(s) \/ Is("release without lease"))
+                 THEN Tell(holder[s], batch[s] = "answer" \/ \E i \in 1..Len(log) : log[i].epoch = epoch[s] /\ log[i].value = holder[s])
+                 ELSE UNCHANGED <<believes, told, early>>
+              /\ UNCHANGED <<group, known, phase, holder, epoch, leases, broker, words, asks>>
 
 \* sidecar/core/runtime/service.py Service.request
 \* A member that takes itself for the owner of x asks, and is answered from memory, by the owner or under its grant.
 Heartbeat(s, m) == /\ Turn(s)
-                   /\ m \in believes \/ (Is("asks again elsewhere") /\ holder[s] = m)
+                   /\ m \in believes \/ (Is("given again from memory") /\ holder[s] = m)
                    /\ IF holder[s] = m THEN Tell(m, TRUE)
                       ELSE /\ believes' = believes \ {m}
                            /\ told' = told \ {m}
                            /\ UNCHANGED early
+                   /\ asks' = [asks EXCEPT ![m] = s]
                    /\ UNCHANGED <<group, known, phase, holder, writer, leases, broker, words>>
+
+\* sidecar/core/consumer/step.py step
+\* A member that does not own x, although the record says so, asks: its answer was lost, or it has given x up, perhaps to
+\* another owner. The answer that gives it x again waits for a fenced write.
+AskAgain(s, m) == /\ Turn(s) /\ holder[s] = m /\ m \notin believes
+                  /\ Send(s, "answer", m)
+                  /\ asks' = [asks EXCEPT ![m] = s]
+                  /\ UNCHANGED <<group, known, phase, holder, epoch, verdict, leases, producerEpoch, log, believes, told, early, words>>
 
 \* sidecar/coordinator/runtime/lease_proofs.py LeaseProofs.look
 \* Only where the group confirms nothing, or its lease does not count: else Confirm gives at least as much.
@@ -360,7 +373,7 @@ Next == \/ Moved \/ Put \/ Tick
                                \/ Fence(s) \/ Claim(s) \/ Claimed(s) \/ Replayed(s) \/ ClaimRead(s) \/ Failed(s)
                                \/ Cleared(s) \/ MapConfirmed(s)
                                \/ Rested(s) \/ Release(s) \/ Prove(s) \/ Proved(s)
-        \/ \E s \in Sidecars, m \in Members : Assign(s, m) \/ GiveUp(s, m) \/ RemoveSilent(s, m) \/ Heartbeat(s, m)
+        \/ \E s \in Sidecars, m \in Members : Assign(s, m) \/ GiveUp(s, m) \/ RemoveSilent(s, m) \/ Heartbeat(s, m) \/ AskAgain(s, m)
 
 Spec == Init /\ [][Next]_vars
 

@@ -19,6 +19,7 @@ from sidecar.coordinator.statelog.fence_renewal import RenewalPorts, renew
 from sidecar.coordinator.statelog.fenced_writer import FencedWriter, WriterPorts
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.coordinator.statelog.term import (
+    NO_CLAIM,
     PROOF_SERIAL,
     RENEWAL_SERIAL,
     Term,
@@ -205,7 +206,7 @@ class Takeovers:
             if term.renewing:
                 term.later.append(c)
             else:
-                term.writer.append(term.encoder.encode(c.records, wall_ms()), c.serial)
+                term.writer.append(term.encoder.encode(c.records, wall_ms()) or [NO_CLAIM], c.serial)
 
     def _renew(self, c: Renew) -> None:
         p, term = c.partition, self.terms[c.partition]

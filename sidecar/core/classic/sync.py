@@ -35,6 +35,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     if group.state is State.STABLE:
         # The answer to the JoinGroup may have waited long for its records, and the session began with the request.
         arm_session(turn, group, e.member_id)
+        turn.prove(group.group_id)  # the member may have given these partitions up at another owner
         turn.reply(token, synced(group, e.member_id))
         go_on_releasing(turn, group)
         return

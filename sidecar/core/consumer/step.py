@@ -74,6 +74,8 @@ def step(
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     acknowledged = hb.owned is not None and not final.pending and _owns(hb.owned, final)
     must_send = must_send_assignment(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    if must_send and not acknowledged:
+        turn.prove(group.group_id)  # the member may have given these partitions up at another owner
     return HeartbeatReply(
         member_id=final.member_id,
         member_epoch=final.member_epoch,

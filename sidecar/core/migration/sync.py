@@ -40,6 +40,7 @@ def sync(turn: Turn, e: SyncGroup, token: int) -> None:
     synced(turn, e.group_id, member.member_id)
     arm_session(turn, e.group_id, member)
     parsed = subscription(protocol[1])
+    turn.prove(e.group_id)  # the member may have given these partitions up at another owner
     given = assignment(0 if parsed is None else parsed.version, _named(member, turn.image))
     turn.reply(token, SyncReply(protocol_type=e.protocol_type, protocol=e.protocol, assignment=given))
 

@@ -60,7 +60,8 @@ class Renew:
 
 @dataclass(slots=True)
 class Append:
-    """Appends these records as one unit, behind all earlier ones. Ends as `committed(serial)` or `failed`."""
+    """Appends these records as one unit, behind all earlier ones. Ends as `committed(serial)` or `failed`. Without
+    records it only proves that the fence holds."""
 
     partition: int
     attempt: int

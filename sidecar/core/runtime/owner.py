@@ -10,8 +10,9 @@ The driver of an owner has these duties:
     after the fence, have confirmed that they know no newer owner map. Then it reports `replayed`. From then on
     `LogView.groups` and `LogView.records` return the last values of the keys, without void records.
  5. `Append`: it writes the records of one command together or not at all, however many they are, commands in their
-    order, and reports `committed(serial)` when that and everything before it is on all in-sync replicas. If that
-    remains unknown, it reports `failed`. It may gather many commands in one batch.
+    order; for a command without records it writes something that changes nothing. It reports `committed(serial)` when
+    that and everything before it is on all in-sync replicas. If that remains unknown, it reports `failed`. It may
+    gather many commands in one batch.
  6. A failure of 2 to 5 is reported once, as `failed`, with the attempt that it belongs to; then nothing more of
     that attempt may reach the log as far as the driver can help it.
  7. `Work` always ends in `done`, also when it failed; in the same attempt or never.
@@ -220,10 +221,12 @@ class Owner:
         if self._ports.turns is not None:
             self._ports.turns(self.partition, event, fx, now)
         out = self._out
-        if fx.records:
+        if fx.records or fx.proved:
             # Emptied effects are as new, so the next event need not make others.
             records, fx.records = fx.records, []
             groups = dict.fromkeys(r.group_id for r in records)
+            if fx.proved:
+                groups[fx.proved], fx.proved = None, ""
             out.append(Append(self.partition, self.attempt, self._replies.append(groups, now.mono_ms), records))
             for group_id in groups:
                 members = shard.has_committers(group_id)

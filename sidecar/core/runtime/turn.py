@@ -110,7 +110,7 @@ class Turn:
         holder."""
         self.now = now
         fx = self.fx
-        if fx.records or fx.replies or fx.notes or fx.background or fx.voided:
+        if fx.records or fx.proved or fx.replies or fx.notes or fx.background or fx.voided:
             fx = self.fx = Effects()
         return fx
 
@@ -118,6 +118,11 @@ class Turn:
         """Appends a record. It changes the state at once, so that later steps of the same event see it."""
         self.fx.records.append(record)
         self.replay(record)
+
+    def prove(self, group_id: str) -> None:
+        """Holds the answers to this group back until a fenced write is committed: what they say from memory may be out
+        of date where another sidecar has taken over."""
+        self.fx.proved = group_id
 
     def reply(self, token: int, answer: Answer, grant: Grant | None = None) -> None:
         """Answers this request, now or after its own event has ended. The answer leaves when all records of its group

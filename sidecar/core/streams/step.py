@@ -272,6 +272,8 @@ def _answer(
     acknowledged = owned is not None and not final.pending and owned == final.assigned.without_epochs()
     due = final.assigned != checked.member.assigned or _missed(soft, hb, checked.member, acknowledged)
     must_send = must_send_assignment(soft, final, acknowledged, due, turn.now.mono_ms, config.heartbeat_interval_ms)
+    if must_send and not acknowledged:
+        turn.prove(group.group_id)  # the member may have given these tasks up at another owner
     if must_send or acknowledged:
         soft.tasks_received_by.add(hb.member_id)
     tasks = final.assigned.without_epochs() if must_send else None

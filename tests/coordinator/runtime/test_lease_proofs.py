@@ -175,6 +175,23 @@ def test_who_was_shut_out_by_the_missed_map_is_in_doubt_until_it_serves_no_more(
     run(test)
 
 
+def test_what_a_member_gets_again_from_memory_is_proved_first() -> None:
+    """The member may have given everything up at another owner, whose claim is not read yet."""
+
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        full = join(group_id, "m1")
+        full.member_epoch = epoch
+        before = len(sidecar.brokers.log().records)
+        res = await client.ask(full, 1)
+        assert res.error_code == Code.NONE and assigned(res)
+        assert len(sidecar.brokers.log().records) == before + 1
+        take_over(sidecar)
+        assert (await client.ask(full, 1)).error_code == Code.NOT_COORDINATOR
+
+    run(test)
+
+
 def test_a_proof_counts_from_when_its_write_began() -> None:
     """Another sidecar may have taken the partition over while the write was on its way back."""
 

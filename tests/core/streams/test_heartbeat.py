@@ -9,6 +9,7 @@ from msgspec import structs
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.streams.events import StreamsHeartbeatReply, TopicsCreated
+from sidecar.core.streams.tasks import NO_TASKS
 from sidecar.core.streams.topology import Subtopology, Topology
 from sidecar.core.vocabulary.errors import Code
 from tests.core.streams.world import Client, World, quick
@@ -111,6 +112,22 @@ def test_a_join_that_asks_twice_is_told_of_its_tasks_once() -> None:
     world.finish()
     told = world.replies.pop(second).answer
     assert isinstance(told, StreamsHeartbeatReply) and told.active_tasks == {"0": (0, 1), "1": (0, 1)}
+
+
+def test_tasks_that_a_member_does_not_report_are_given_again_only_under_a_fenced_write() -> None:
+    """The member may have given them up at another owner, whose answer was lost."""
+    world = ready()
+    client = Client(world, "m")
+    client.heartbeat()
+    assert client.heartbeat().active_tasks is None and client.active()
+    has, client.tasks, client.full = client.tasks, NO_TASKS, True
+    world.takeover()
+    fx = world.shard.handle(client.request(), 100, world.now)
+    (reply,) = fx.replies
+    assert isinstance(reply.answer, StreamsHeartbeatReply) and reply.answer.active_tasks == has.active
+    assert fx.proved == "g" and not fx.records
+    client.tasks = has
+    assert not world.shard.handle(client.request(), 101, world.now).proved
 
 
 def test_an_answer_that_waits_keeps_what_is_to_be_created() -> None:
