@@ -61,7 +61,7 @@ class LeaseProofs:
         """Has every partition served here proved by a write that begins now. Until all are, the sidecar's lease does
         not count."""
         self._service.map_missed()
-        self._in_doubt = left = {p: self._terms[p] for p in self._service.serving()}
+        self._in_doubt = left = {p: self._terms[p] for p in self._service.serving() if p in self._terms}
         for p, term in list(left.items()):
             term.prove(partial(self._sure, left, p))
         self._end_doubt()
