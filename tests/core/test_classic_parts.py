@@ -57,7 +57,7 @@ def test_a_stable_group_s_assignment_is_given_only_under_a_fenced_write() -> Non
     m1, m2 = joined(world, "m1", "m2")
     world.ask(m1.sync({"m1-1": b"x", "m2-1": b"y"}))
     fx = world.shard.handle(m2.sync({}), 100, world.now)
-    assert (fx.proved, fx.records, len(fx.replies)) == ("g", [], 1)
+    assert (fx.proved, fx.records, len(fx.replies)) == (["g"], [], 1)
 
 
 def test_a_heartbeat_is_granted_until_the_session_ends_or_something_changes() -> None:

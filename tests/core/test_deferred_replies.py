@@ -6,9 +6,10 @@ from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.consumer.group import consumer_group
 from sidecar.core.runtime.commands import Append, Command
-from sidecar.core.runtime.effects import Reply
+from sidecar.core.runtime.effects import Effects, Reply
 from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.records import Partitions
+from sidecar.core.runtime.shard import Shard
 from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import CONFIG, NewOwner, beat, written
 
@@ -134,6 +135,23 @@ def test_partitions_that_a_member_does_not_report_are_given_again_only_under_a_f
     answer = s.replies[1]
     assert isinstance(answer, HeartbeatReply) and answer.assignment == assigned
     assert ask(2, assigned) is not None and not s.appended
+
+
+def test_one_turn_can_prove_several_groups() -> None:
+    """Due timers of all groups of a partition run in one turn."""
+    s = SlowAppends(g=2, h=2)
+
+    def prove_both(shard: Shard) -> Effects:
+        shard._turn.prove("g")
+        shard._turn.prove("h")
+        return shard._turn.fx
+
+    s.owner._run(prove_both, s.now)
+    assert s.ask(1, beat(s.clients["g"])) is None and s.ask(2, beat(s.clients["h"])) is None
+    (proof,) = s.appended
+    assert not proof.records
+    s.commit(1)
+    assert s.code(1) == s.code(2) == Code.NONE
 
 
 def test_nobody_is_removed_for_silence_while_nobody_can_be_answered() -> None:

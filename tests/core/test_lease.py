@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.consumer.events import HeartbeatReply
+from sidecar.core.runtime.events import ListGroups, ListReply
 from sidecar.core.runtime.lost_time import GAP_MS
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
@@ -90,6 +91,16 @@ def test_in_doubt_only_a_proof_counts() -> None:
     assert s.code(3) == Code.NOT_COORDINATOR
     s.service.lease.in_doubt = False
     assert s.code(4) == Code.NONE
+
+
+def test_a_list_in_doubt_is_refused_and_not_shorter() -> None:
+    s = Owner()
+    s.service.map_missed()
+    answer = s.ask(1, ListGroups())
+    assert isinstance(answer, ListReply) and answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS
+    s.service.lease.in_doubt = False
+    answer = s.ask(2, ListGroups())
+    assert isinstance(answer, ListReply) and len(answer.groups) == 1
 
 
 def test_a_touch_moves_a_session_only_under_a_lease() -> None:

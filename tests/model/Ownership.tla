@@ -137,7 +137,7 @@ Moved == /\ generation < MaxGeneration
 \* sidecar/core/runtime/service.py Service.assigned
 \* The SyncGroup of the current generation is answered. An owner that must give the partition up drops it, and then says
 \* so (coordinator/membership/giving_up.py). What is served already goes on being served. If the sidecar has missed a map,
-\* a takeover begins anew, and the group's lease counts for what is served only after a proof (Service.map_missed).
+\* a takeover begins anew, and what is served must be proved: no lease of before counts (Service.map_missed).
 Assigned(s) == /\ s \in joined /\ known[s] # "current"
                /\ known' = [known EXCEPT ![s] = "current"]
                /\ confirming' = [confirming EXCEPT ![s] = 0]
@@ -145,8 +145,12 @@ Assigned(s) == /\ s \in joined /\ known[s] # "current"
                   IN IF assignee # s THEN Drop(s, "elsewhere")
                      ELSE IF phase[s] = "elsewhere" \/ (older /\ ~Serves(s)) THEN Drop(s, "fencing")
                      ELSE /\ missed' = [missed EXCEPT ![s] = IF older THEN "yes" ELSE @]
-                          /\ UNCHANGED <<phase, holder, writer, proof, proving, doubt>>
-               /\ said' = IF assignee # s /\ phase[s] # "elsewhere" THEN [said EXCEPT ![s] = generation] ELSE said
+                          /\ proof' = [proof EXCEPT ![s] = IF older /\ ~Is("older proof") THEN 0 ELSE @]
+                          /\ proving' = [proving EXCEPT ![s] = IF older /\ ~Is("older proof") THEN 0 ELSE @]
+                          /\ UNCHANGED <<phase, holder, writer, doubt>>
+               /\ \E other \in BOOLEAN :  \* another partition may have been taken from it
+                    said' = IF phase[s] # "elsewhere" /\ (assignee # s \/ other) THEN [said EXCEPT ![s] = generation]
+                            ELSE said
                /\ UNCHANGED <<group, lease, claimedIn, confirmed, broker, clients>>
 
 \* sidecar/coordinator/membership/owners_group.py OwnersGroup._lost
@@ -349,7 +353,7 @@ Proved(s) == /\ Serves(s) /\ batch[s] = "proof" /\ verdict[s] = "written"
              /\ verdict' = [verdict EXCEPT ![s] = "none"]
              /\ proof' = [proof EXCEPT ![s] = proving[s]]
              /\ proving' = [proving EXCEPT ![s] = 0]
-             /\ missed' = [missed EXCEPT ![s] = IF @ = "proving" \/ Is("older proof") THEN "no" ELSE @]
+             /\ missed' = [missed EXCEPT ![s] = IF @ = "proving" THEN "no" ELSE @]
              /\ UNCHANGED <<group, known, phase, holder, epoch, lease, confirming, doubt, broker,
                             clients, words>>
 

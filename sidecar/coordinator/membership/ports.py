@@ -36,7 +36,7 @@ class OwnersListener(Protocol):
 
     def owners_assigned(self, a: Assignment, missed: bool = False) -> None:
         """Called with each new owner map. `missed`: there may have been another one since the last, by which another
-        sidecar took over what this one serves. The lease is extended only after this call."""
+        sidecar took over what this one serves. The new generation extends the lease only after this call."""
 
     def owners_lost(self, why: str) -> None:
         """Called when this sidecar is no member of the owners' group any more."""

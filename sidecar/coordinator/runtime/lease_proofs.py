@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import partial
 
 from sidecar.coordinator.clock import lease_end, now
 from sidecar.coordinator.statelog.term import Term
@@ -35,6 +34,8 @@ class LeaseProofs:
         """Identities of the terms whose proofs are being written: a partition's next term writes its own."""
         self._in_doubt: dict[int, Term] = {}
         """Partition -> its term, which has not been proved since a map was missed."""
+        self._missed = 0
+        """Number of missed maps: a proof that began before the last one proves nothing."""
 
     async def rounds(self) -> None:
         while True:
@@ -58,16 +59,15 @@ class LeaseProofs:
         self._under_way &= {id(term) for term in self._terms.values()}
 
     def map_missed(self) -> None:
-        """Has every partition served here proved by a write that begins now. Until all are, the sidecar's lease does
-        not count."""
+        """Has every partition served here proved by a write that begins now. Each is served again when it is proved;
+        the sidecar's lease counts again when all are."""
         self._service.map_missed()
-        self._in_doubt = left = {p: self._terms[p] for p in self._service.serving() if p in self._terms}
-        for p, term in list(left.items()):
-            term.prove(partial(self._sure, left, p))
-        self._end_doubt()
-
-    def _sure(self, left: dict[int, Term], p: int) -> None:
-        del left[p]
+        self._missed += 1
+        self._under_way.clear()
+        self._in_doubt = {p: self._terms[p] for p in self._service.serving() if p in self._terms}
+        until = lease_end(now(), self._lease_ms)
+        for p, term in list(self._in_doubt.items()):
+            self._write(p, term, until)
         self._end_doubt()
 
     def _end_doubt(self) -> None:
@@ -76,9 +76,15 @@ class LeaseProofs:
             self._service.lease.in_doubt = False
 
     def _write(self, p: int, term: Term, until: Now) -> None:
+        missed = self._missed
+
         def committed() -> None:
+            if missed != self._missed:
+                return
             self._under_way.discard(id(term))
             self._service.owners[p].proved(term.attempt, until)
+            if self._in_doubt.pop(p, None) is not None:
+                self._end_doubt()
 
         self._under_way.add(id(term))
         term.prove(committed)

@@ -77,8 +77,8 @@ class Effects:
     """Effects of one turn, carried out in this order: records, background work, voided grants, answers."""
 
     records: list[Record] = field(default_factory=list)
-    proved: str = ""
-    """A group whose answers must wait for a fenced write, even if no record of it is written."""
+    proved: list[str] = field(default_factory=list)
+    """Groups whose answers must wait for a fenced write, even if no record of them is written."""
     background: list[Background] = field(default_factory=list)
     voided: list[str] = field(default_factory=list)
     """Groups whose grants end now."""

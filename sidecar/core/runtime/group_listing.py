@@ -38,7 +38,8 @@ class GroupListing:
         """Lists every group whose coordinator is here; a partition in a takeover fails the whole list (row 1.27 of
         docs/reference/behaviour.md). The answer waits for groups that are being loaded."""
         owners = [o for o in self._owners if o.lease.valid(now)]
-        if any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in owners):
+        taking_over = any(o.phase not in (Phase.ELSEWHERE, Phase.SERVING) for o in owners)
+        if taking_over or any(o.phase is Phase.SERVING and o.lease.in_doubt(now) for o in self._owners):
             self._out.append(Reply(token, ListReply(Code.COORDINATOR_LOAD_IN_PROGRESS)))
         elif not any(o.loader.queue.left for o in owners):
             shards = [o.shard for o in owners if o.shard is not None]

@@ -40,7 +40,7 @@ class Lease:
             self.until_ms, self.until_wall_ms = until_ms, until_wall_ms
 
     def lost(self) -> None:
-        self.until_ms = 0
+        self.until_ms, self.in_doubt = 0, False
 
     def valid(self, now: Now) -> bool:
         return not self.in_doubt and now.mono_ms < self.until_ms and now.wall_ms < self.until_wall_ms
@@ -65,6 +65,10 @@ class PartitionLease:
     def unproved(self) -> None:
         """Ends the proof, which belonged to an earlier attempt at owning the partition."""
         self.proved_until = LONG_AGO
+
+    def in_doubt(self, now: Now) -> bool:
+        """Whether a map was missed, and the partition is not proved since."""
+        return self._sidecar.in_doubt and not self.valid(now)
 
     def valid(self, now: Now) -> bool:
         until = self.proved_until

@@ -226,7 +226,8 @@ class Owner:
             records, fx.records = fx.records, []
             groups = dict.fromkeys(r.group_id for r in records)
             if fx.proved:
-                groups[fx.proved], fx.proved = None, ""
+                groups |= dict.fromkeys(fx.proved)
+                fx.proved = []
             out.append(Append(self.partition, self.attempt, self._replies.append(groups, now.mono_ms), records))
             for group_id in groups:
                 members = shard.has_committers(group_id)

@@ -97,7 +97,9 @@ class Service:
         self.out.append(Log("an owner map was missed", {"serving": len(self.serving())}))
         self.lease.in_doubt = True
         for owner in self.owners:
-            if owner.phase is not Phase.SERVING:
+            if owner.phase is Phase.SERVING:
+                owner.lease.unproved()
+            else:
                 owner.resigned("an owner map was missed")
 
     def resign_all(self, why: str) -> None:

@@ -122,7 +122,7 @@ class Turn:
     def prove(self, group_id: str) -> None:
         """Holds the answers to this group back until a fenced write is committed: what they say from memory may be out
         of date where another sidecar has taken over."""
-        self.fx.proved = group_id
+        self.fx.proved.append(group_id)
 
     def reply(self, token: int, answer: Answer, grant: Grant | None = None) -> None:
         """Answers this request, now or after its own event has ended. The answer leaves when all records of its group
