@@ -161,7 +161,7 @@ def test_after_a_missed_map_no_earlier_proof_counts() -> None:
             term.writer.append = lambda records, serial: None  # type: ignore[method-assign]
         proofs.map_missed()
         assert await heartbeat(client, group_id, epoch) == Code.NOT_COORDINATOR
-        await asyncio.sleep(0.1)
+        await turns()
         proofs.look()
         assert sidecar.service.lease.in_doubt and not any(o.lease.valid(now()) for o in sidecar.service.owners)
         sidecar.service.lost("removed")
