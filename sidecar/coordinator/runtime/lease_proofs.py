@@ -31,11 +31,10 @@ class LeaseProofs:
         self._terms = terms
         self._lease_ms = lease_ms
         self._under_way: set[int] = set()
-        """Identities of the terms whose proofs are being written: a partition's next term writes its own."""
+        """Identities of the terms whose proofs are being written: a partition's next term writes its own. A missed map
+        begins another set: a proof of before proves nothing any more."""
         self._in_doubt: dict[int, Term] = {}
         """Partition -> its term, which has not been proved since a map was missed."""
-        self._missed = 0
-        """Number of missed maps: a proof that began before the last one proves nothing."""
 
     async def rounds(self) -> None:
         while True:
@@ -62,8 +61,7 @@ class LeaseProofs:
         """Has every partition served here proved by a write that begins now. Each is served again when it is proved;
         the sidecar's lease counts again when all are."""
         self._service.map_missed()
-        self._missed += 1
-        self._under_way.clear()
+        self._under_way = set()
         self._in_doubt = {p: self._terms[p] for p in self._service.serving() if p in self._terms}
         until = lease_end(now(), self._lease_ms)
         for p, term in list(self._in_doubt.items()):
@@ -76,15 +74,15 @@ class LeaseProofs:
             self._service.lease.in_doubt = False
 
     def _write(self, p: int, term: Term, until: Now) -> None:
-        missed = self._missed
+        under_way = self._under_way
 
         def committed() -> None:
-            if missed != self._missed:
+            if under_way is not self._under_way:
                 return
-            self._under_way.discard(id(term))
+            under_way.discard(id(term))
             self._service.owners[p].proved(term.attempt, until)
             if self._in_doubt.pop(p, None) is not None:
                 self._end_doubt()
 
-        self._under_way.add(id(term))
+        under_way.add(id(term))
         term.prove(committed)

@@ -8,9 +8,19 @@ from dataclasses import replace
 from sidecar.coordinator.clock import now
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
-from tests.coordinator.membership.test_owners_group import SETTINGS, Make, agree, run
+from tests.coordinator.membership.test_owners_group import SETTINGS, Make, Sidecar, agree, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
+from tests.inprocess.faults import Fault
+
+
+async def with_a_heartbeat_under_way(brokers: FakeBrokers, make: Make) -> tuple[Sidecar, Fault]:
+    """A sidecar with its map, and the fault that holds its heartbeat back."""
+    one = make(1)
+    await until(lambda: one.assigned)
+    hung = brokers.faults.hang(Api.HEARTBEAT)
+    await until(lambda: hung.met)
+    return one, hung
 
 
 def test_a_heartbeat_that_is_lost_proves_nothing_and_the_next_one_goes_on() -> None:
@@ -72,10 +82,7 @@ def test_the_answer_to_a_heartbeat_of_a_former_generation_says_nothing() -> None
     the generation before for a reason to join once more, and a leader that joins begins a rebalance."""
 
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        hung = brokers.faults.hang(Api.HEARTBEAT)
-        await until(lambda: hung.met)
+        one, hung = await with_a_heartbeat_under_way(brokers, make)
         two = make(2)
         await until(lambda: len(one.group.members) == 2)
         one.ownership._rejoin.set()  # as its heartbeat would have told it
@@ -91,10 +98,7 @@ def test_the_answer_to_a_heartbeat_of_a_former_generation_says_nothing() -> None
 
 def test_the_answer_to_a_heartbeat_of_a_former_member_proves_nothing() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        hung = brokers.faults.hang(Api.HEARTBEAT)
-        await until(lambda: hung.met)
+        one, hung = await with_a_heartbeat_under_way(brokers, make)
         one.ownership.withdraw("the broker is gone")
         proved = len(one.lease)
         hung.release()
@@ -137,10 +141,7 @@ def test_a_map_is_confirmed_by_a_heartbeat_in_its_own_generation_only() -> None:
 
 def test_a_heartbeat_of_before_the_question_does_not_confirm_the_map() -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
-        one = make(1)
-        await until(lambda: one.assigned)
-        hung = brokers.faults.hang(Api.HEARTBEAT)
-        await until(lambda: hung.met)
+        one, hung = await with_a_heartbeat_under_way(brokers, make)
         began_ms = now().mono_ms
         await until(lambda: now().mono_ms > began_ms)
         confirmed = one.ownership.confirm_map()
