@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from types import MethodType
 from typing import Any
 
 import sidecar.core.share.group as share_group
 import sidecar.core.share.initialised as share_initialised
 import sidecar.core.share.placeholder as share_placeholder
 import sidecar.core.share.step as share_step
-import sidecar.core.streams.adoption as streams_adoption
 import sidecar.core.streams.members as streams_members
 import sidecar.core.streams.offsets as streams_offsets
 import sidecar.core.streams.partitions as streams_partitions
 import sidecar.core.streams.reconcile as streams_reconcile
 import sidecar.core.streams.step as streams_step
+from sidecar.api import streams_group_heartbeat
 from sidecar.coordinator.moves import adoption
 from sidecar.coordinator.moves.adoption_event import adoption_event
 from sidecar.coordinator.moves.native_groups import NativeGroups
@@ -24,17 +23,16 @@ from sidecar.coordinator.placeholder import share_placeholders
 from sidecar.coordinator.placeholder.share_membership import ShareMembership
 from sidecar.coordinator.placeholder.share_placeholders import SharePlaceholders
 from sidecar.coordinator.statelog.tail import StateLog
-from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern import release
 from sidecar.core.modern.epochs import bump_epoch
 from sidecar.core.modern.offsets import OK
 from sidecar.core.modern.release import GroupRelease
-from sidecar.core.runtime.events import ReleaseGroup
 from sidecar.core.share.placeholder import HoldPlaceholder
 from sidecar.core.share.records import Kind as ShareKind
 from sidecar.core.streams.records import Kind as StreamsKind
 from sidecar.core.streams.records import TargetMemberRecord
 from sidecar.core.streams.tasks import NO_TASKS, AssignedTasks, Holders, Tasks, overlap, table_of
+from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.rebalance_reasons import Reason
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
@@ -161,17 +159,13 @@ def takes_in_streams_groups_in_the_middle(patch: Patch, world: World) -> None:
     patch.setattr(Native, "stable", property(lambda self: self.kind == native.STREAMS or real(self)))
 
 
-def sends_streams_members_away_unasked(patch: Patch, world: World) -> None:
-    """A streams group goes back without its members: their next heartbeats come to the broker, which knows no group."""
-    real = GroupRelease.release
+def passes_on_that_a_streams_group_is_gone(patch: Patch, world: World) -> None:
+    """A member that was silent while its group went back hears of its broker that there is no such group."""
 
-    def planted(self: Any, turn: Any, e: Any, token: int) -> None:
-        group = turn.groups.get(e.group_id)
-        if not e.stop and group is not None and group.kind == self.kind:
-            self._remove(turn, group, list(group.members.values()), e.why)
-        real(self, turn, e, token)
+    def gone(member_id: str, group_id: str) -> CoordinatorError:
+        return CoordinatorError(Code.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
 
-    patch.setitem(REGISTRY.events[ReleaseGroup], native.STREAMS, MethodType(planted, streams_adoption.RELEASE))
+    patch.setattr(streams_group_heartbeat, "unknown_member", gone)
 
 
 def assigns_nothing_after_a_release(patch: Patch, world: World) -> None:

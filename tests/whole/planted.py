@@ -65,7 +65,7 @@ PLANTED = [
     Bug(bugs.takes_a_lost_connection_for_written, "before its records|in the log|differs|live", ALONE),
     Bug(bugs.asks_the_old_leader_for_ever, "not within|waits for its answer", scene="leader_of_the_state_dies"),
     Bug(bugs.gives_a_takeover_up, "not within|waits for its answer", scene="fences_take_long"),
-    Bug(bugs.serves_before_its_claim_is_read, "in the log|live|went back|differs", LATE),
+    Bug(bugs.serves_before_its_claim_is_read, "in the log|live|went back|differs", ("tail_lags",)),
     Bug(bugs.reads_nothing_before_its_claim, "in the log|live|went back|differs|lost records", LATE),
     Bug(bugs.keeps_what_was_removed, "the tail of"),
     Bug(bugs.reads_out_of_order, "the tail of|has lost records"),
@@ -135,7 +135,9 @@ PLANTED = [
     Bug(kinds.takes_in_no_epochs_of_streams_members, "begins anew beside", ("group_is_moved",), kind="streams"),
     Bug(kinds.takes_in_streams_groups_in_the_middle, "two owners", ("group_is_moved", *COME), kind="streams"),
     Bug(
-        kinds.sends_streams_members_away_unasked, "GROUP_ID_NOT_FOUND, which ends", ("group_is_moved",), kind="streams"
+        kinds.passes_on_that_a_streams_group_is_gone,
+        "GROUP_ID_NOT_FOUND, which ends",
+        scene="members_stand_still_while_their_group_leaves",
     ),
     Bug(kinds.assigns_nothing_after_a_release, "not within.*m-streams", scene=f"{OWNERS_DIE}_a_streams_group"),
     Bug(kinds.assigns_what_is_not_initialised, "no share state", kind="share"),

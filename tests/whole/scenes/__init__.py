@@ -53,6 +53,7 @@ SCENES: Mapping[str, Scene] = {
         moves.owners_die_in_moves_of_a_classic_group,
         moves.owners_die_in_moves_of_a_share_group,
         moves.owners_die_in_moves_of_a_streams_group,
+        moves.members_stand_still_while_their_group_leaves,
         moves.one_hears_nothing_of_it,
         moves.leader_of_the_patterns_dies,
         topic.made_anew,

@@ -54,6 +54,10 @@ def _come(world: World, group_id: str = MOVES) -> None:
     """Two members, and the group is stable at the broker."""
     start(world)
     world.judge.moving.homes[group_id] = BROKER
+    _join(world, group_id)
+
+
+def _join(world: World, group_id: str) -> None:
     for _ in range(2):
         world.add_client(*_habits(group_id))
     until(world, BOUND_MS, world.settled)
@@ -149,6 +153,31 @@ def _owner_dies_at(world: World, group_id: str, step: Step) -> None:
         if world.rng.random() < 0.5:
             run_ms(world, world.rng.uniform(0, AFTER_MS))
         _owner_dies(world, group_id)
+
+
+def members_stand_still_while_their_group_leaves(world: World) -> None:
+    """The members are silent until their sessions are over and their streams group is the broker's, which has never
+    had it and answers GROUP_ID_NOT_FOUND. That ends Kafka Streams: sidecars answer UNKNOWN_MEMBER_ID."""
+    world.kinds, group_id = ("streams",), MOVES_STREAMS
+    world.more["streams.session_timeout_ms"] = Habits.session_ms
+    world.serve_kinds()
+    start(world)
+    moving = world.judge.moving
+    moving.homes[group_id] = BROKER
+    _order(world, True, group_id)
+    if not watch(world, MOVED_MS, lambda: moving.homes[group_id] == SIDECARS):
+        raise Violation(f"it is not recorded within {MOVED_MS:,} ms that {group_id} is the sidecars'")
+    _join(world, group_id)
+    for c in world.clients:
+        world.say(FAULT, f"{c.name} stands still")
+        c.proc.stand_still()
+    _order(world, False, group_id)
+    has_records = world.judge.fold.has_records
+    wait(world, 2 * MOVED_MS, lambda: f"the end of {group_id}" if has_records(group_id) else "")
+    run_ms(world, world.rng.uniform(0, SOON_MS))
+    for c in world.clients:
+        c.proc.go_on()
+    _ends(world)
 
 
 def one_hears_nothing_of_it(world: World) -> None:
