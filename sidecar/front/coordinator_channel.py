@@ -89,6 +89,10 @@ class CoordinatorChannel:
         if run is None or run.session.conn.closed:
             if isinstance(reply.answer, CheckReply) and reply.answer.ticket:
                 self.send(CommitEnded(reply.answer.ticket, sure=True))  # it is not sent at all
+            elif run is not None and run.event is not None:
+                event = reply.answer.undelivered(run.event.group_id)
+                if event is not None:
+                    self.send_oneway(event)
             return
         run.event, run.grant, run.now_ms = None, reply.grant, now_ms()
         self._resume(run, reply.answer)

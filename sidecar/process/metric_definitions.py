@@ -145,7 +145,7 @@ FRONT: dict[str, Metric] = {
         Counter,
         "sidecar_members_refused",
         "Joins refused by a limit: `bytes` of the members of a group or of all, their number (`size`), `protocols` of one, "
-        "regular `expressions` of a group, or the oldest `pending` member id.",
+        "regular `expressions` of a group, or the oldest `pending` member id; also task `offsets` that were left out.",
         ("limit",),
     ),
     "held_bytes": Metric(

@@ -26,7 +26,7 @@ STEEP, SQUARE = 5, 8
 """Times as much CPU for four times as many elements: at which it is measured again, and at which it is no line."""
 MOST = Sizes().request_elements
 FLOOR_MS = 1
-"""What is too short to be measured."""
+"""Work too short to be measured counts as this."""
 STRETCH, PER_MB = 35, 4_500
 """A stretch without a pause, and all work for one MB of the smallest elements, in `Taken.pace_ms`: 20 ms and 2.5 s on
 the machine where they were set. A limit in ms failed on a busy machine."""

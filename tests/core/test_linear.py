@@ -30,9 +30,17 @@ from sidecar.core.classic.stale_claims import shown, stale_claims_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
 from sidecar.core.runtime.offset_checks import Place
 from sidecar.core.runtime.turn import Now
+from sidecar.core.share.events import ShareHeartbeat
+from sidecar.core.streams.events import StreamsHeartbeat
+from sidecar.core.streams.java_order import hash_order
+from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from sidecar.core.vocabulary.topics import Topic
 from sidecar.wire.generated import consumer_protocol_assignment as ca
 from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import ZERO_UUID
+from tests.core.share.world import Client as ShareClient
+from tests.core.share.world import World as ShareWorld
+from tests.core.streams.world import World as StreamsWorld
 from tests.core.world import World, topic
 from tests.harness.collector import no_collector
 
@@ -115,7 +123,46 @@ def commits(n: int, *, named: bool, commits: int = 4) -> Callable[[], object]:
     return work
 
 
+# ---- topologies and topics -----------------------------------------------------------------------------------------
+def chain(n: int) -> Topology:
+    """Each subtopology reads what the next one in Kafka's order writes."""
+    order = hash_order(map(str, range(n)))
+    subs = [Subtopology(i, (), (f"r{k}",), (TopicInfo(f"r{k + 1}"),)) for k, i in enumerate(order[:-1])]
+    last = Subtopology(order[-1], ("in",), (f"r{n - 1}",))
+    return Topology(0, (*subs, last, Subtopology("end", (), (), (TopicInfo("r0"),))))
+
+
+def copartitioned(n: int) -> Topology:
+    fixed = tuple(TopicInfo(f"r{i}", 1) for i in range(n))
+    groups = tuple(CopartitionGroup((), (i,)) for i in range(n))
+    return Topology(0, (Subtopology("0", ("in",), tuple(t.name for t in fixed), fixed, (), groups),))
+
+
+def joins_with(topology: Topology) -> Callable[[], object]:
+    world = StreamsWorld()
+    world.topics(**{"in": 1})
+    beat = StreamsHeartbeat("g", "m", 0, topology=topology, active_tasks=(), standby_tasks=(), warmup_tasks=())
+    return lambda: world.shard.handle(beat, 1, world.now)
+
+
+def reaches_a_new_epoch(n: int) -> Callable[[], object]:
+    """A share member that subscribes to so many topics."""
+    world = ShareWorld()
+    topics = [Topic(i.to_bytes(16, "big"), f"t{i}", ((),)) for i in range(1, n + 1)]
+    world.topics(*topics)
+    members = [ShareClient(world, "g", m, tuple(t.name for t in topics)) for m in ("a", "b")]
+    members[0].heartbeat()
+    world.initialised("g", {t.id: (0,) for t in topics})
+    members[0].heartbeat()
+    members[1].heartbeat()
+    beat = ShareHeartbeat("g", "a", members[0].epoch, client_id="a")
+    return lambda: world.shard.handle(beat, 1, world.now)
+
+
 WORK: dict[str, Work] = {
+    "a chain of subtopologies": lambda n: joins_with(chain(n)),
+    "copartition groups and topics with a number of their own": lambda n: joins_with(copartitioned(n)),
+    "topics of a share member that reaches a new epoch": reaches_a_new_epoch,
     "a topic that a subscription names again and again": lambda n: lambda: subscription(one_topic_again_and_again(n)),
     "a topic that an assignment names again and again": lambda n: (
         lambda: assigned(given(*(("t", [i]) for i in range(n))))

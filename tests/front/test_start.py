@@ -98,6 +98,23 @@ def test_if_the_client_goes_meanwhile_nobody_knows_what_became_of_the_topics() -
     run(test)
 
 
+def test_if_the_client_is_gone_before_its_answer_nobody_creates_the_topics() -> None:
+    """Symptom: for a minute no member was asked to create them, and none got a task."""
+
+    async def test(embedded: EmbeddedFront) -> None:
+        client = await embedded.client()
+        client.post(BEAT, 1)
+        asked = await embedded.request()
+        client.close()
+        await turns()
+        embedded.reply(asked, ASKED)
+        await until(lambda: events_of(embedded))
+        assert events_of(embedded) == [LOST]
+        assert not [a for a in embedded.brokers.asked if a.api is Api.CREATE_TOPICS]
+
+    run(test)
+
+
 def test_an_answer_that_cannot_be_read_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(frame: bytes | None) -> Event:
         if frame is not None:

@@ -9,7 +9,7 @@ from sidecar.core.consumer.config import CONSUMER, ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.modern.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from sidecar.core.modern.validation import check_epoch, invalid
+from sidecar.core.modern.validation import blank, check_epoch, invalid
 from sidecar.core.runtime.records import Epochs, Partitions
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.topic_regex import validate
@@ -18,11 +18,11 @@ from sidecar.core.vocabulary.topic_regex import validate
 def check_request(hb: ConsumerHeartbeat, config: ConsumerConfig) -> None:
     if not hb.member_id and (hb.version >= 1 or hb.member_epoch > 0 or hb.member_epoch == LEAVE_EPOCH):
         raise invalid("MemberId can't be empty.")
-    if not hb.group_id.strip():
+    if blank(hb.group_id):
         raise invalid("GroupId can't be empty.")
-    if hb.instance_id is not None and not hb.instance_id.strip():
+    if hb.instance_id is not None and blank(hb.instance_id):
         raise invalid("InstanceId can't be empty.")
-    if hb.rack_id is not None and not hb.rack_id.strip():
+    if hb.rack_id is not None and blank(hb.rack_id):
         raise invalid("RackId can't be empty.")
     if hb.member_epoch == 0:
         if hb.rebalance_timeout_ms == -1:

@@ -17,6 +17,11 @@ def invalid(message: str) -> CoordinatorError:
     return CoordinatorError(Code.INVALID_REQUEST, message)
 
 
+def blank(text: str) -> bool:
+    """Whether the text is empty after Java's String.trim, which takes away other characters than Python's strip."""
+    return all(c <= " " for c in text)
+
+
 def check_size(group: ModernGroup[Any], member_id: str, instance_id: str | None, max_size: int) -> None:
     """Refuses a new member of a full group. A static member that comes back takes the place that it has already."""
     if instance_id in group.static_members or member_id in group.members:

@@ -24,6 +24,11 @@ class Answer(Struct, tag=True, gc=False):
     code: Code = Code.NONE
     message: str | None = None
 
+    def undelivered(self, group_id: str) -> Event | None:
+        """Returns the event that the coordinator needs if this answer to a request for `group_id` does not reach its
+        client; usually none."""
+        return None
+
 
 class Event(Struct, tag=True, gc=False):
     """One event. `group_id` decides which partition, and so which coordinator, handles it."""

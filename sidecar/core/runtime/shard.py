@@ -71,6 +71,7 @@ class Shard:
             self.groups,
             self.replay,
             self.changed,
+            self.hold,
             self.soft.__getitem__,
             image or TopicImage(),
             Now(0, 0),
@@ -82,8 +83,9 @@ class Shard:
         """Ends the shard, because the partition is lost. Shard and turn then hold each other no more, so that the
         memory of the groups goes back with the last reference: the collector would find them after days
         (process/shared.py)."""
-        proxy = weakref.proxy(self)
-        self._turn.replay, self._turn.changed = partial(Shard.replay, proxy), partial(Shard.changed, proxy)
+        proxy, turn = weakref.proxy(self), self._turn
+        turn.replay, turn.changed = partial(Shard.replay, proxy), partial(Shard.changed, proxy)
+        turn.hold = partial(Shard.hold, proxy)
 
     # ---- in ---------------------------------------------------------------------------------------------
     def handle(self, event: Event, token: int, now: Now) -> Effects:
@@ -219,6 +221,10 @@ class Shard:
                 soft.granted = False
                 self._turn.fx.voided.append(group_id)
 
+    def hold(self, group_id: str, more: int) -> None:
+        self.soft[group_id].held_bytes += more
+        self.held_bytes += more
+
     # ---- loading, by group_loader.py -------------------------------------------------------------------------------
     def install(self, group: Group) -> None:
         self.groups[group.group_id] = group
@@ -241,8 +247,7 @@ class Shard:
         """Removes the group from memory: it is deleted, or could not be built."""
         gone = self.groups.pop(group_id, None)
         if gone is not None:
-            self.held_bytes -= GROUP_BYTES + gone.held_bytes
-        self.soft.pop(group_id, None)
+            self.held_bytes -= GROUP_BYTES + gone.held_bytes + self.soft.pop(group_id).held_bytes
 
 
 def _check_deletion(turn: Turn, event: DeletionCheck, token: int) -> None:

@@ -36,6 +36,8 @@ class Soft:
     """Rises with each change of the group. A remembered answer of an older revision is void."""
     granted: bool = False
     """Whether a front may hold a grant of this revision."""
+    held_bytes: int = 0
+    """Bytes of it that count as memory of members; `Turn.hold` changes them."""
     unsettled_since_ms: int | None = None
     """Start of the first rebalance since the group was last stable, monotonic; None: it is stable, or this is
     unknown."""
@@ -94,6 +96,8 @@ class Turn:
     replay: Callable[[Record], None]
     changed: Callable[[str], None]
     """Voids the grants of this group, though no record of it was written."""
+    hold: Callable[[str, int], None]
+    """Counts so many more bytes of this group's soft state, or fewer."""
     soft_of: Callable[[str], Any]
     image: TopicImage
     now: Now

@@ -26,12 +26,8 @@ def may_administer(turn: Turn, e: ShareAdmin, token: int) -> None:
 
 def administered(turn: Turn, e: ShareAdministered, token: int) -> None:
     """Takes in a completed operation. A member may have joined meanwhile. Its placeholder member came to the broker
-    after this operation, so its reports hold."""
+    after this operation, so its reports hold. A deleted group is removed by DeleteGroup."""
     group = share_group(turn.groups, e.group_id)
     if e.operation is Operation.ALTER and group is None:
         turn.write(GroupRecord(e.group_id, INITIAL_EPOCH, 0, e.why))
-    elif e.operation is Operation.DELETE_GROUP and group is not None and not group.members:
-        for tombstone in group.tombstones(e.why):
-            turn.write(tombstone)
-        turn.fx.log("group deleted", group_id=e.group_id, why=e.why)
     turn.reply(token, Answer())

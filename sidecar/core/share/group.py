@@ -57,7 +57,7 @@ class Member:
 
     def subscribed(self, partitions: Partitions, image: TopicImage) -> Partitions:
         """Returns the partitions whose topics exist and are in the member's subscription."""
-        by_id, names = image.by_id, self.topic_names
+        by_id, names = image.by_id, frozenset(self.topic_names)
         return {t: ps for t, ps in partitions.items() if ps and t in by_id and by_id[t].name in names}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.modern import validation as modern
 from sidecar.core.modern.group import LEAVE_EPOCH
-from sidecar.core.modern.validation import invalid
+from sidecar.core.modern.validation import blank, invalid
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.events import ShareHeartbeat
 
@@ -27,11 +27,11 @@ def check_member_id(member_id: str) -> None:
 
 def check_request(hb: ShareHeartbeat) -> None:
     check_member_id(hb.member_id)
-    if not hb.member_id.strip():
+    if blank(hb.member_id):
         raise invalid("MemberId can't be empty.")
-    if not hb.group_id.strip():
+    if blank(hb.group_id):
         raise invalid("GroupId can't be empty.")
-    if hb.rack_id is not None and not hb.rack_id.strip():
+    if hb.rack_id is not None and blank(hb.rack_id):
         raise invalid("RackId can't be empty.")
     if hb.member_epoch == 0:
         if not hb.topic_names:

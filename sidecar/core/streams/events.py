@@ -13,6 +13,7 @@ from sidecar.core.streams.records import Endpoint
 from sidecar.core.streams.status_texts import Status
 from sidecar.core.streams.tasks import Partitions, TaskIds, Tasks, merged
 from sidecar.core.streams.topology import Topology
+from sidecar.core.vocabulary.errors import Code
 
 EndpointPartitions = tuple[Endpoint, Partitions, Partitions]
 """An endpoint, and topic -> partitions of its member's active tasks and of its other tasks."""
@@ -78,6 +79,10 @@ class StreamsHeartbeatReply(MemberReply):
     partitions_by_endpoint: tuple[EndpointPartitions, ...] | None = None
     create: tuple[NewTopic, ...] = ()
 
+    def undelivered(self, group_id: str) -> Event | None:
+        lost = tuple((t.name, int(Code.REQUEST_TIMED_OUT), None) for t in self.create)
+        return TopicsCreated(group_id, lost) if lost else None
+
 
 class StreamsHeartbeat(MemberHeartbeat):
     """StreamsGroupHeartbeat (api 88, KIP-1071). `None` means: not changed since the last one. v1 differs from v0 in the
@@ -104,7 +109,10 @@ class StreamsHeartbeat(MemberHeartbeat):
     version: int = 1
 
     def largest_bytes(self) -> int:
-        return 0 if self.topology is None else sum(map(len, self.topology.all_topics()))
+        tags = sum(len(key) + len(value) for key, value in self.client_tags or ())
+        if self.topology is None:
+            return tags
+        return tags + sum(map(len, self.topology.texts())) + self.topology.indices()
 
     def owned(self) -> Tasks | None:
         """Returns the tasks that the member reports to have; None: it reports none of the lists."""

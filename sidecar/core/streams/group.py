@@ -29,6 +29,8 @@ from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.cache import bytes_of
 from sidecar.core.vocabulary.topics import TopicImage
 
+INDEX_BYTES = 40
+"""About how many bytes an index of a copartition group takes."""
 NOT_VALIDATED = -1
 """Stands in place of a topology epoch: no topology of the group was ready at the last bump."""
 
@@ -273,7 +275,7 @@ class StreamsGroup(ModernGroup[Member]):
 
 def bytes_of_topology(topology: Topology) -> int:
     """Returns about how many bytes a topology takes in memory."""
-    return sum(NAME_BYTES + bytes_of(name) for name in topology.all_topics())
+    return sum(NAME_BYTES + bytes_of(text) for text in topology.texts()) + INDEX_BYTES * topology.indices()
 
 
 def bytes_of_streams_member(m: Member | MemberRecord) -> int:

@@ -12,6 +12,7 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.records import CurrentRecord, Kind, MemberRecord, TargetMemberRecord
 from sidecar.core.streams.soft_state import StreamsSoft
+from sidecar.core.streams.task_offsets import drop_offsets
 
 
 def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
@@ -60,6 +61,6 @@ def _forget(turn: Turn, group: StreamsGroup, member_id: str, why: str, successor
         turn.write(Tombstone(kind, group.group_id, member_id, why))
     forget(turn, group.group_id, member_id, successor)
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    soft.offsets.pop(member_id, None)
+    drop_offsets(turn, group, member_id)
     soft.endpoints.pop(member_id, None)
     soft.tasks_received_by.discard(member_id)

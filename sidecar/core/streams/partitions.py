@@ -6,8 +6,9 @@ exists counts with its real partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from sidecar.core.streams.internal_topics import NewTopic
 from sidecar.core.streams.java_order import compare_order, hash_order
@@ -112,38 +113,49 @@ def _decide(topology: Topology, partitions_of: PartitionsOf) -> dict[str, int]:
     subtopologies = topology.in_java_order()
     decided = repartition_counts(subtopologies, partitions_of)
     known = _partition_counts(partitions_of, decided)
-    fixed = {t.name for s in subtopologies for t in s.repartition_source_topics if t.partitions}
-    flexible = {t.name for s in subtopologies for t in s.repartition_source_topics if not t.partitions}
+    internal = _InternalTopics(subtopologies, known)
     for s in subtopologies:
         for topics in s.copartitioned():
-            decided.update(copartition(hash_order(topics), fixed, flexible, known))
+            decided.update(_copartition(hash_order(topics), internal, known))
     decided.update(_changelog_counts(subtopologies, known))
     return decided
 
 
 def repartition_counts(subtopologies: Iterable[Subtopology], partitions_of: PartitionsOf) -> dict[str, int]:
     """Returns partitions of repartition topics: the fixed number, or the largest among the sources of the subtopology
-    that writes to it. Only sources whose number is known at its turn count, so the order matters."""
+    that writes to it. Only sources whose number is known at its turn count, so the order matters.
+
+    Kafka passes over all subtopologies until nothing is left. Here each has its turn once, in the pass and at the place
+    at which Kafka would know the first of its sources: a chain against the order would take as many passes as it has
+    links."""
     order = list(subtopologies)
     counts = {t.name: t.partitions for s in order for t in s.repartition_source_topics if t.partitions}
-    needed = True
-    while needed:
-        needed = progress = False
-        for s in order:
-            for sink in s.repartition_sink_topics:
-                if sink in counts:
-                    continue
-                count = _largest_source(s, counts, partitions_of)
-                if count is None:
-                    needed = True
-                else:
-                    counts[sink] = count
-                    progress = True
-        if needed and not progress:
-            raise invalid(
-                "Failed to compute number of partitions for all repartition topics. "
-                "There may be loops in the topology that cannot be resolved."
-            )
+    readers: dict[str, list[int]] = {}
+    turns: list[tuple[int, int]] = []
+    """Pass and place of subtopologies that know a source."""
+    for place, s in enumerate(order):
+        for t in s.repartition_source_topics:
+            readers.setdefault(t.name, []).append(place)
+        if _largest_source(s, counts, partitions_of) is not None:
+            turns.append((0, place))
+    waiting = set(range(len(order))).difference(place for _, place in turns)
+    while turns:
+        number, place = heappop(turns)
+        s = order[place]
+        count = _largest_source(s, counts, partitions_of)
+        for sink in s.repartition_sink_topics:
+            if sink in counts or count is None:
+                continue
+            counts[sink] = count
+            for reader in readers.get(sink, ()):
+                if reader in waiting:
+                    waiting.remove(reader)
+                    heappush(turns, (number + (reader < place), reader))
+    if any(sink not in counts for s in order for sink in s.repartition_sink_topics):
+        raise invalid(
+            "Failed to compute number of partitions for all repartition topics. "
+            "There may be loops in the topology that cannot be resolved."
+        )
     if any(t.name not in counts for s in order for t in s.repartition_source_topics):
         raise invalid(
             "Failed to compute number of partitions for all repartition topics, "
@@ -158,21 +170,31 @@ def _largest_source(s: Subtopology, counts: Mapping[str, int], partitions_of: Pa
     return max((n for n in (*repartition, *external) if n is not None), default=None)
 
 
-def copartition(topics: list[str], fixed: set[str], flexible: set[str], known: Callable[[str], int]) -> dict[str, int]:
-    """Returns new counts of the repartition topics of one copartition group. `fixed` and `flexible`: repartition source
-    topics of the whole topology with and without a number of their own: Kafka compares fixed numbers across groups."""
-    counts = {t: known(t) for t in hash_order(t for t in topics if t in fixed or t in flexible)}
+class _InternalTopics:
+    """The repartition source topics of a topology: `fixed` ones have a number of their own. Kafka compares those of all
+    copartition groups with each other."""
+
+    def __init__(self, subtopologies: Iterable[Subtopology], known: Callable[[str], int]) -> None:
+        topics = [t for s in subtopologies for t in s.repartition_source_topics]
+        self.names = {t.name for t in topics}
+        self.fixed = {t.name for t in topics if t.partitions}
+        self.fixed_counts = set(map(known, self.fixed))
+
+
+def _copartition(topics: list[str], internal: _InternalTopics, known: Callable[[str], int]) -> dict[str, int]:
+    """Returns new counts of the repartition topics of one copartition group."""
+    counts = {t: known(t) for t in hash_order(t for t in topics if t in internal.names)}
     external = {t: known(t) for t in topics if t not in counts}
     if not topics:
         return {}
     if external:
-        wanted = _same(external)
-    elif fixed:
-        wanted = _same({t: known(t) for t in fixed}, shown=counts)
+        wanted = _same(set(external.values()), external)
+    elif internal.fixed:
+        wanted = _same(internal.fixed_counts, counts)
     else:
         wanted = max(counts.values())
     for topic, count in counts.items():
-        if topic in fixed and count != wanted:
+        if topic in internal.fixed and count != wanted:
             raise _NotReady(
                 incorrectly_partitioned(
                     f"Number of partitions [{count}] of repartition topic [{topic}] doesn't match number of "
@@ -182,14 +204,14 @@ def copartition(topics: list[str], fixed: set[str], flexible: set[str], known: C
     return dict.fromkeys(counts, wanted)
 
 
-def _same(counts: Mapping[str, int], shown: Mapping[str, int] | None = None) -> int:
-    values = set(counts.values())
+def _same(values: Collection[int], shown: Mapping[str, int]) -> int:
     if len(values) > 1:
-        pairs = ", ".join(f"{t}={n}" for t, n in sorted((counts if shown is None else shown).items()))
+        pairs = ", ".join(f"{t}={n}" for t, n in sorted(shown.items()))
         raise _NotReady(
             incorrectly_partitioned(f"Following topics do not have the same number of partitions: [{{{pairs}}}]")
         )
-    return values.pop()
+    (value,) = values
+    return value
 
 
 def _changelog_counts(subtopologies: Iterable[Subtopology], known: Callable[[str], int]) -> dict[str, int]:

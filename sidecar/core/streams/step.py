@@ -32,6 +32,7 @@ from sidecar.core.streams.records import TopologyRecord
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.status import create, statuses
 from sidecar.core.streams.target_assignment import TARGETS
+from sidecar.core.streams.task_offsets import note_offsets
 from sidecar.core.streams.tasks import NO_TASKS, Tasks
 from sidecar.core.streams.topology import Comparison, Topology, compare
 from sidecar.core.streams.validation import (
@@ -74,7 +75,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
     check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     group = _update(turn, group, hb, checked)
     soft: StreamsSoft = turn.soft_of(hb.group_id)
-    _note_offsets(soft, hb)
+    note_offsets(turn, group, hb, checked.configured)
     TARGETS.update(turn, group)
     final = group.members[hb.member_id]
     if not (may_wait and soft.flight is not None and not final.pending):
@@ -195,21 +196,6 @@ def _matters(old: Member, new: Member) -> bool:
         new.client_tags,
         new.process_id,
     )
-
-
-def _note_offsets(soft: StreamsSoft, hb: StreamsHeartbeat) -> None:
-    if hb.task_offsets is not None or hb.task_end_offsets is not None:
-        had = soft.offsets.get(hb.member_id, ({}, {}))
-        given = (hb.task_offsets, hb.task_end_offsets)
-        offsets, ends = (old if new is None else _by_task(new) for old, new in zip(had, given, strict=True))
-        soft.offsets[hb.member_id] = (offsets, ends)
-
-
-def _by_task(offsets: tuple[tuple[str, int, int], ...]) -> dict[str, dict[int, int]]:
-    by_subtopology: dict[str, dict[int, int]] = {}
-    for subtopology, partition, offset in offsets:
-        by_subtopology.setdefault(subtopology, {})[partition] = offset
-    return by_subtopology
 
 
 # ---- tasks --------------------------------------------------------------------------------------------------

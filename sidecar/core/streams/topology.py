@@ -105,6 +105,22 @@ class Topology(Struct, frozen=True, gc=False):
             )
         )
 
+    def texts(self) -> Iterator[str]:
+        """Yields every text of the topology, a name as often as it stands there."""
+        for s in self.subtopologies:
+            yield s.subtopology_id
+            yield from s.source_topics
+            yield from s.repartition_sink_topics
+            for t in (*s.repartition_source_topics, *s.changelog_topics):
+                yield t.name
+                for pair in t.configs:
+                    yield from pair
+
+    def indices(self) -> int:
+        """Returns the number of topics in all copartition groups, with one more for each group."""
+        groups = [g for s in self.subtopologies for g in s.copartition_groups]
+        return sum(1 + len(g.source_topics) + len(g.repartition_source_topics) for g in groups)
+
 
 class Comparison(Enum):
     """Result of comparing a joining member's topology with the group's."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.modern import validation as modern
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
+from sidecar.core.modern.validation import blank
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
 from sidecar.core.streams.tasks import TaskIds, contained
@@ -45,7 +46,7 @@ def check_request(hb: StreamsHeartbeat) -> None:
         ("InstanceId", hb.instance_id),
         ("RackId", hb.rack_id),
     ):
-        if text is not None and _blank(text):
+        if text is not None and blank(text):
             raise _invalid_request(f"{name} can't be empty.")
     if hb.member_epoch == JOIN_EPOCH:
         _check_join(hb)
@@ -153,11 +154,6 @@ def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> N
                     f"Task {p} for subtopology {subtopology_id} is invalid. "
                     f"Number of tasks for this subtopology: {subtopology.tasks}"
                 )
-
-
-def _blank(text: str) -> bool:
-    """Whether the text is empty after Java's trim."""
-    return all(c <= " " for c in text)
 
 
 def _invalid_request(message: str) -> CoordinatorError:

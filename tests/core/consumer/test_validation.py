@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.core.consumer.config import ConsumerConfig
 from sidecar.core.consumer.events import ConsumerHeartbeat
@@ -56,3 +57,11 @@ def test_a_group_has_only_so_many_regular_expressions() -> None:
     assert joins("d", "z") == Code.GROUP_MAX_SIZE_REACHED
     assert joins("a", "z") == Code.NONE, "it gives the other one up"
     assert joins("b", "w") == Code.GROUP_MAX_SIZE_REACHED, "another member has that one, too"
+
+
+@pytest.mark.parametrize("name", ["instance_id", "rack_id"])
+def test_blank_ids_are_those_of_java(name: str) -> None:
+    """Java's trim takes away the characters up to U+0020 and no others."""
+    beat = ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=1_000, topic_names=("t",), owned={})
+    assert World().send(replace(beat, **{name: "\u00a0"})).code == Code.NONE
+    assert World().send(replace(beat, **{name: "\x00 "})).code == Code.INVALID_REQUEST

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.turn import RECORD_BYTES
 from sidecar.core.share.adoption import AdoptShare
@@ -25,6 +27,20 @@ def test_a_group_holds_no_more_than_it_may() -> None:
     refused = Client(world, "g", "m3", ("a",)).heartbeat()
     assert refused.code == Code.GROUP_MAX_SIZE_REACHED and "3000 bytes" in (refused.message or "")
     assert Client(world, "g", "m1", ("a",)).heartbeat().code == Code.NONE, "it needs no more than before"
+
+
+@pytest.mark.parametrize(
+    ("member", "rack", "text"),
+    [
+        ("\u00a0", "\u3000", None),
+        ("\x00 ", None, "MemberId can't be empty."),
+        ("m", "\x01", "RackId can't be empty."),
+    ],
+)
+def test_blank_ids_are_those_of_java(member: str, rack: str | None, text: str | None) -> None:
+    """Java's trim takes away the characters up to U+0020 and no others."""
+    answer = World().ask(ShareHeartbeat("g", member, 0, rack, ("a",)))
+    assert answer.message == text and answer.code == (Code.NONE if text is None else Code.INVALID_REQUEST)
 
 
 def test_a_request_must_fit_into_a_record() -> None:

@@ -117,5 +117,11 @@ def test_javas_order_of_strings() -> None:
 
 def test_a_heartbeat_tells_how_large_its_record_is() -> None:
     hb = StreamsHeartbeat("g", "m", 0, topology=GROUPS)
-    assert hb.joins() and hb.largest_bytes() == len("in" + "also" + "r" + "c")
+    assert hb.joins() and hb.largest_bytes() == sum(map(len, GROUPS.texts())) + GROUPS.indices()
     assert StreamsHeartbeat("g", "m", 3).largest_bytes() == 0
+    assert StreamsHeartbeat("g", "m", 3, client_tags=(("zone", "a"),)).largest_bytes() == len("zone" + "a")
+
+
+def test_every_text_and_index_of_a_topology_counts() -> None:
+    assert sorted(GROUPS.texts()) == sorted(["0", "in", "also", "r", "1", "r", "a", "1", "b", "2", "c"])
+    assert GROUPS.indices() == 1 + 2
