@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from sidecar.core.streams.internal_topics import NewTopic
-from sidecar.core.streams.partitions import configure
+from sidecar.core.streams.partitions import configure, repartition_counts
 from sidecar.core.streams.status_texts import Status, StatusCode
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -105,3 +107,34 @@ def test_what_fails_the_request(topology: Topology, text: str) -> None:
     with pytest.raises(CoordinatorError) as refused:
         configure(topology, {"in": 4}.get)
     assert (refused.value.code, refused.value.message) == (Code.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def in_passes(order: list[Subtopology], external: dict[str, int]) -> dict[str, int]:
+    """Counts the partitions as Kafka does: in passes over all subtopologies, until none brings anything new."""
+    counts: dict[str, int] = {}
+    before = -1
+    while before < len(counts):
+        before = len(counts)
+        for s in order:
+            for sink in s.repartition_sink_topics:
+                known = [external[t] for t in s.source_topics]
+                known += [counts[t.name] for t in s.repartition_source_topics if t.name in counts]
+                if known and sink not in counts:
+                    counts[sink] = max(known)
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_subtopology_has_its_turn_in_the_pass_in_which_kafka_reaches_it(seed: int) -> None:
+    rng, external = random.Random(seed), {"small": 1, "large": 9}
+    for _ in range(20):
+        names = [f"r{i}" for i in range(rng.randrange(2, 7))]
+        subs = [
+            Subtopology(str(i), tuple(rng.sample(sorted(external), rng.choice((0, 0, 1)))), (sink,), tuple(reads))
+            for i, sink in enumerate((*names, *rng.sample(names, 1)))
+            for reads in [[TopicInfo(t) for t in rng.sample(names, rng.randrange(0, 3))]]
+        ]
+        rng.shuffle(subs)
+        counts = in_passes(subs, external)
+        if set(names) <= set(counts):
+            assert repartition_counts(subs, external.get) == counts
