@@ -77,13 +77,17 @@ def table_of(sets: Mapping[str, Collection[int]]) -> dict[str, tuple[int, ...]]:
 def overlap(owned: Tasks, pending: AssignedTasks) -> bool:
     """Whether the member owns a task that it must give up, in the same role."""
     roles = ((owned.active, pending.active), (owned.standby, pending.standby), (owned.warmup, pending.warmup))
-    return any(p in lost[s] for own, lost in roles for s, partitions in own.items() if s in lost for p in partitions)
+    return any(
+        not frozenset(partitions).isdisjoint(lost.get(s, ())) for own, lost in roles for s, partitions in own.items()
+    )
 
 
 def contained(owned: Tasks, assigned: AssignedTasks) -> bool:
     """Whether every task that the member owns is assigned to it, in the same role."""
     roles = ((owned.active, assigned.active), (owned.standby, assigned.standby), (owned.warmup, assigned.warmup))
-    return all(p in given.get(s, ()) for own, given in roles for s, partitions in own.items() for p in partitions)
+    return all(
+        frozenset(given.get(s, ())).issuperset(partitions) for own, given in roles for s, partitions in own.items()
+    )
 
 
 Holding = dict[str, dict[int, dict[str, str]]]
