@@ -75,7 +75,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
     check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     group = _update(turn, group, hb, checked)
     soft: StreamsSoft = turn.soft_of(hb.group_id)
-    note_offsets(turn, group, hb, checked.configured)
+    note_offsets(turn, group, hb)
     TARGETS.update(turn, group)
     final = group.members[hb.member_id]
     if not (may_wait and soft.flight is not None and not final.pending):

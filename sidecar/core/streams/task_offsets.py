@@ -11,7 +11,6 @@ from sidecar.core.runtime.member_limits import check_room
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.streams.group import StreamsGroup
-from sidecar.core.streams.partitions import ConfiguredTopology
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.vocabulary.errors import CoordinatorError
 
@@ -19,8 +18,8 @@ OFFSET_BYTES = 120
 """About how many bytes an offset takes."""
 
 
-def note_offsets(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, configured: ConfiguredTopology) -> None:
-    """Keeps the offsets that the request has, but for tasks that do not exist. Where there is no room for them the
+def note_offsets(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat) -> None:
+    """Keeps the offsets that the request has; as in Kafka the tasks need not exist. Where there is no room for them the
     member counts as one without state, which is no reason to refuse its heartbeat."""
     if hb.task_offsets is None and hb.task_end_offsets is None:
         return
@@ -28,7 +27,7 @@ def note_offsets(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat, configur
     before = soft.offsets.get(hb.member_id, ({}, {}))
     drop_offsets(turn, group, hb.member_id)
     given = (hb.task_offsets, hb.task_end_offsets)
-    offsets, ends = (old if new is None else _by_task(new, configured) for old, new in zip(before, given, strict=True))
+    offsets, ends = (old if new is None else _by_task(new) for old, new in zip(before, given, strict=True))
     more = _bytes_of(offsets) + _bytes_of(ends)
     try:
         check_room(turn.ports.limits, group.held_bytes + soft.held_bytes, more)
@@ -46,12 +45,10 @@ def drop_offsets(turn: Turn, group: StreamsGroup, member_id: str) -> None:
         turn.hold(group.group_id, -sum(map(_bytes_of, gone)))
 
 
-def _by_task(offsets: tuple[tuple[str, int, int], ...], configured: ConfiguredTopology) -> dict[str, dict[int, int]]:
+def _by_task(offsets: tuple[tuple[str, int, int], ...]) -> dict[str, dict[int, int]]:
     by_subtopology: dict[str, dict[int, int]] = {}
     for subtopology, partition, offset in offsets:
-        found = configured.subtopologies.get(subtopology)
-        if (found is not None and 0 <= partition < found.tasks) or not configured.subtopologies:
-            by_subtopology.setdefault(subtopology, {})[partition] = offset
+        by_subtopology.setdefault(subtopology, {})[partition] = offset
     return by_subtopology
 
 
