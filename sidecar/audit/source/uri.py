@@ -22,7 +22,7 @@ from sidecar.audit.lake.delta import delta_files
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch, conform
-from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
+from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, open_dump, read_dump, records_of
 from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
 from sidecar.audit.tables.layers import BRONZE
 
@@ -230,28 +230,18 @@ def _widen_by(ranges: dict[int, tuple[int, int]], batch: Any) -> None:
 
 
 # ---- plain dumps ----------------------------------------------------------------------------------------------------
-class _Place(msgspec.Struct):
-    partition: int
-    offset: int
-
-
 @dataclass(frozen=True)
 class DumpSplit:
-    path: str
-    start: Mapping[int, int]
-    end: Mapping[int, int]
+    path: Path
+    ranges: Ranges
 
     def batches(self) -> Iterator[Any]:
-        decoder = msgspec.json.Decoder(DumpRecord)
-        lines = enumerate(dump_lines(Path(self.path)), 1)
-        while chunk := list(islice(lines, AT_ONCE)):
+        records = records_of(self.path)
+        while chunk := list(islice(records, AT_ONCE)):
             by_partition: dict[int, list[DumpRecord]] = {}
-            for number, line in chunk:
-                try:
-                    r = decoder.decode(line)
-                except msgspec.DecodeError as exc:
-                    raise AuditError(f"{self.path}, line {number}: {exc}") from exc
-                if self.start.get(r.partition, r.offset + 1) <= r.offset < self.end[r.partition]:
+            for r in chunk:
+                start, end = self.ranges.get(r.partition, (0, 0))
+                if start <= r.offset < end:
                     by_partition.setdefault(r.partition, []).append(r)
             for p, rs in sorted(by_partition.items()):
                 yield bronze_batch(
@@ -276,25 +266,14 @@ class DumpSource:
     def identity(self) -> str:
         return ""
 
-    def files(self) -> list[Path]:
-        return dump_files(self.path)
-
     def bounds(self) -> dict[int, tuple[int, int]]:
         ranges: dict[int, tuple[int, int]] = {}
-        decoder = msgspec.json.Decoder(_Place)
-        for path in self.files():
-            for number, line in enumerate(dump_lines(path), 1):
-                try:
-                    r = decoder.decode(line)
-                except msgspec.DecodeError as exc:
-                    raise AuditError(f"{path}, line {number}: {exc}") from exc
-                low, high = ranges.get(r.partition, (r.offset, r.offset + 1))
-                ranges[r.partition] = (min(low, r.offset), max(high, r.offset + 1))
+        for r in read_dump(self.path):
+            _widen(ranges, r.partition, r.offset, r.offset + 1)
         return ranges
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
-        start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
-        return [DumpSplit(str(p), start, end) for p in self.files()]
+        return [DumpSplit(p, ranges) for p in dump_files(self.path)]
 
 
 def dump(batches: Iterable[Any], path: Path) -> int:
