@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import pickle
+from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.datasource import GreaterThan, LessThanOrEqual
 
 from sidecar.audit.errors import AuditError
-from sidecar.audit.source.uri import dump, open_source
+from sidecar.audit.source.records import Wanted
+from sidecar.audit.source.uri import CopySource, dump, open_source
 from tests.audit.lake.making import bronze, log
 
 ENTRIES = log(3, 40)
@@ -61,3 +67,90 @@ def test_a_dump_that_is_being_written_is_not_read_yet(tmp_path: Path, line: str)
     (tmp_path / ".part-next.jsonl.gz").write_bytes(b"\x1f\x8b")  # as `sidecar state dump` names it
     (tmp_path / "folder.json").mkdir()
     assert open_source(f"file://{tmp_path}").bounds() == {0: (0, len(ENTRIES))}
+
+
+# ---- Parquet files --------------------------------------------------------------------------------------------------
+ROWS = pa.Table.from_batches([bronze(ENTRIES, 0), bronze(ENTRIES, 3)])
+
+
+def put(path: Path, rows: pa.Table = ROWS, **options: object) -> Path:
+    """Writes rows of bronze as a Parquet file. Returns its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path, **options)
+    return path.parent
+
+
+def read(folder: Path, ranges: dict[int, tuple[int, int]] | None = None) -> pa.Table:
+    source = open_source(f"parquet://{folder}")
+    splits = pickle.loads(pickle.dumps(source.splits(ranges or source.bounds())))
+    return pa.Table.from_batches([batch for split in splits for batch in split.batches()], ROWS.schema)
+
+
+def test_only_names_below_the_folder_are_hidden(tmp_path: Path) -> None:
+    folder = put(tmp_path / "_export/.x/a.parquet")
+    put(folder / "_temporary/b.parquet")
+    put(folder / ".c.parquet")
+    assert read(folder).equals(ROWS)
+
+
+def test_columns_in_names_of_folders_and_types_of_other_tools(tmp_path: Path) -> None:
+    element = pa.struct([("name", pa.large_string()), ("value", pa.large_binary())])
+    kinds = {"offset": pa.int32(), "value": pa.large_binary(), "headers": pa.large_list(pa.field("element", element))}
+    for p in (0, 3):
+        rows = ROWS.filter(pa.compute.equal(ROWS["state_partition"], p)).drop_columns(["day", "state_partition"])
+        rows = rows.cast(pa.schema([f.with_type(kinds.get(f.name, f.type)) for f in rows.schema]))
+        put(tmp_path / f"copy=1/day=2025-10-09/state_partition={p}/a.parquet", rows, row_group_size=7)
+    assert read(tmp_path).equals(ROWS)
+
+
+@pytest.mark.parametrize("write_statistics", [True, False])
+def test_a_range_is_read_without_the_other_row_groups(write_statistics: bool, tmp_path: Path) -> None:
+    put(tmp_path / "a.parquet", row_group_size=10, write_statistics=write_statistics)
+    source = open_source(f"parquet://{tmp_path}")
+    assert source.bounds() == {0: (0, 40), 3: (0, 40)}
+    (split,) = source.splits({3: (15, 18)})
+    assert len(split.row_groups) == (1 if write_statistics else 8)
+    assert [(r["state_partition"], r["offset"]) for b in split.batches() for r in b.to_pylist()] == [
+        (3, 15),
+        (3, 16),
+        (3, 17),
+    ]
+
+
+def test_a_file_that_is_no_copy(tmp_path: Path) -> None:
+    (damaged := tmp_path / "damaged/a.parquet").parent.mkdir()
+    damaged.write_bytes(b"PAR1")
+    lacking = put(tmp_path / "lacking/a.parquet", ROWS.drop_columns(["value"]))
+    named = put(tmp_path / "named/state_partition=x/a.parquet").parent
+    for folder, why in ((damaged, "cannot be read"), (lacking, "no column value"), (named, "cannot be read")):
+        with pytest.raises(AuditError, match=rf"a\.parquet .*{why}"):
+            open_source(f"parquet://{folder}").bounds()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "why"),
+    [
+        ("delta", "neither a lake nor a Delta table"),
+        ("parquet", r"in \.parquet"),
+        ("file", r"in \.jsonl, .*ndjson\.gz"),
+    ],
+)
+def test_a_folder_without_files(scheme: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "dump.txt").touch()
+    source = open_source(f"{scheme}://{tmp_path}")
+    for read in (source.bounds, lambda: source.splits({0: (0, 1)})):
+        with pytest.raises(AuditError, match=why):
+            read()
+
+
+@pytest.mark.parametrize(("value", "day"), [(1 << 62, date(9999, 12, 31)), (-5, date(1970, 1, 1))])
+def test_a_time_beyond_all_days(value: int, day: date) -> None:
+    """It is clipped as the days of bronze are."""
+    wanted = Wanted()
+    for f in (LessThanOrEqual(("log_ms",), value), GreaterThan(("log_ms",), value)):
+        wanted.add(f)
+    assert wanted.days() == (day, day)
+
+
+def test_days_without_a_filter_leave_out_nothing(tmp_path: Path) -> None:
+    assert Wanted().days() == CopySource("parquet", tmp_path).days

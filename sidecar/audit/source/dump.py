@@ -72,14 +72,13 @@ def records_of(file: Path) -> Iterator[DumpRecord]:
     number = 0
     try:
         with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+            for line in lines:
+                number += 1
                 yield decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise AuditError(f"{file}, line {number}: {exc}") from exc
     except (EOFError, OSError, zlib.error) as exc:  # of gzip, or of the file system
-        raise AuditError(
-            f"{file}, after line {number}: {exc}. Is the file whole? If not, copy or dump it again"
-        ) from exc
+        raise AuditError(f"{file}, after line {number}: {exc}. If it is not whole, copy or dump it again") from exc
 
 
 def read_dump(path: Path) -> Iterator[DumpRecord]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
@@ -99,9 +100,10 @@ class Wanted:
         if isinstance(f, (*UPTO, *EXACTLY)):
             self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
 
-    def days(self) -> tuple[str, str]:
-        """The first and the last day that are wanted, in ISO's form, which sorts by time."""
-        return _day(self.from_ms, "0000"), _day(self.to_ms, "9999-99-99")
+    def days(self) -> tuple[date, date]:
+        """The first and the last day that are wanted, clipped as bronze's days are."""
+        ends = times(pa.array([self.from_ms, self.to_ms], pa.int64())).cast(pa.date32()).to_pylist()
+        return (date.min if self.from_ms is None else ends[0]), (date.max if self.to_ms is None else ends[1])
 
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
         """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
@@ -131,10 +133,6 @@ def _ms(value: Any) -> tuple[int, int]:
         return ms, ms
     first = (value - EPOCH.date()).days * DAY_MS
     return first, first + DAY_MS - 1
-
-
-def _day(ms: int | None, otherwise: str) -> str:
-    return otherwise if ms is None else (EPOCH + timedelta(milliseconds=ms)).date().isoformat()
 
 
 class RecordsReader(DataSourceReader):
