@@ -11,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import GreaterThan, LessThanOrEqual
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
-from sidecar.audit.errors import AuditError
-from sidecar.audit.source.records import Wanted
+from sidecar.audit.errors import AuditError, Misused
+from sidecar.audit.source.records import RecordsReader, RecordsStream, SplitPartition, Wanted
 from sidecar.audit.source.uri import CopySource, dump, open_source
 from tests.audit.lake.making import bronze, log
 
@@ -154,3 +156,95 @@ def test_a_time_beyond_all_days(value: int, day: date) -> None:
 
 def test_days_without_a_filter_leave_out_nothing(tmp_path: Path) -> None:
     assert Wanted().days() == CopySource("parquet", tmp_path).days
+
+
+# ---- options --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "option",
+    [
+        "max_record=5",
+        "Max_records=5",
+        "starting_offset={}",
+        "startingOffsets=latest",
+        "fail_on_data_loss=false",
+        "new_incarnation=yes",
+        "rows_per_task=0",
+        "records_per_task=0",
+        "memory_per_task=2 gigs",
+        "memory_per_task=2'",
+        "memory_per_task=1KB",
+    ],
+)
+def test_an_option_that_there_is_not_or_with_a_value_that_cannot_be(option: str, tmp_path: Path) -> None:
+    name, _, value = option.partition("=")
+    with pytest.raises(Misused, match=f"option {name} (here: there are .*max_records|is)"):
+        open_source(f"file://{tmp_path}", {name: value})
+
+
+def test_options_that_can_be(tmp_path: Path) -> None:
+    sizes = ("2GB", "1.5 gb", "512MiB")
+    for size in sizes:
+        open_source(f"file://{tmp_path}", {"memory_per_task": size, "new_incarnation": "True", "kafka.client.id": "me"})
+
+
+def test_a_batch_of_spark_takes_no_option_of_a_stream(tmp_path: Path) -> None:
+    options = {"uri": f"file://{tmp_path}", "max_records": "5"}
+    assert RecordsStream(options, StructType()).getDefaultReadLimit() == ReadMaxRows(5)
+    with pytest.raises(Misused, match="there is no option max_records here"):
+        RecordsReader(options, StructType()).partitions()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("latest", "is earliest, or"),
+        ('{"0": 40.9}', "is earliest, or"),
+        ('{"0": -4}', "is earliest, or"),
+        ('{"7": 4}', "partition 7, but that is none of 0"),
+        ('{"0": 41}', "partition 0, but that ends at 40"),
+    ],
+)
+def test_starting_offsets_that_cannot_be(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(Misused, match=why):
+        stream(tmp_path, 40, starting_offsets=text).initialOffset()
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+def stream(folder: Path, records: int, partition: int = 0, **options: str) -> RecordsStream:
+    """Returns a stream over a source with so many records."""
+    dump([bronze(ENTRIES[:records], partition)], folder / "stream.jsonl")
+    return RecordsStream({"uri": f"file://{folder}/stream.jsonl", **options}, StructType())
+
+
+def offset(**following: int) -> dict[str, object]:
+    return {"topic": "", "next": {p.removeprefix("p"): n for p, n in following.items()}}
+
+
+@pytest.mark.parametrize(("records", "partition"), [(20, 0), (40, 1)])
+def test_a_source_that_ends_before_the_checkpoint(records: int, partition: int, tmp_path: Path) -> None:
+    """It is an error, also for a batch that was planned before; or the stream goes on at the end, if that is wanted."""
+    said = r"partition 0 ends at \d+, .* 30; .*set fail_on_data_loss to false.*new checkpoint"
+    careful = stream(tmp_path, records, partition)
+    with pytest.raises(AuditError, match=said):
+        careful.latestOffset(offset(p0=30), ReadAllAvailable())
+    with pytest.raises(AuditError, match=said):
+        careful.partitions(offset(p0=10), offset(p0=30))
+    with pytest.raises(AuditError, match=said):
+        careful.partitions(offset(p0=30), offset(p0=30))
+
+
+def test_a_stream_goes_on_at_the_end_if_it_may_lose_records(tmp_path: Path) -> None:
+    lossy = stream(tmp_path, 20, fail_on_data_loss="False")
+    assert lossy.latestOffset(offset(p0=30, p1=5), ReadAllAvailable()) == offset(p0=20, p1=5)
+    assert not lossy.partitions(offset(p0=30, p1=5), offset(p0=20, p1=9))
+    (part,) = stream(tmp_path, 40, fail_on_data_loss="false").partitions(offset(p0=20), offset(p0=50))
+    assert isinstance(part, SplitPartition) and part.split.ranges == {0: (20, 40)}
+
+
+def test_a_stream_of_what_there_is_now_ends(tmp_path: Path) -> None:
+    read = stream(tmp_path, 20)
+    read.prepareForTriggerAvailableNow()
+    stream(tmp_path, 40)
+    assert read.latestOffset(offset(p0=5), ReadMaxRows(10)) == offset(p0=15)
+    assert read.latestOffset(offset(p0=15), ReadMaxRows(10)) == offset(p0=20)
+    assert read.latestOffset(offset(p0=20), ReadMaxRows(10)) == offset(p0=20)

@@ -30,6 +30,7 @@ from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, 
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_below, open_dump, read_dump, records_of
 from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
+from sidecar.audit.source.options import RUN, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.layers import BRONZE
 
@@ -55,8 +56,9 @@ class Source(Protocol):
     def splits(self, ranges: Ranges) -> list[Any]: ...
 
 
-def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
-    """Returns the source at a URI. Raises AuditError, which lists the valid forms."""
+def open_source(uri: str, options: Mapping[str, str] | None = None, known: tuple[str, ...] = RUN) -> Source:
+    """Returns the source at a URI. `known`: names of options. Raises AuditError, which lists the valid forms."""
+    check_options(options or {}, known)
     scheme, separator, rest = uri.partition("://")
     if separator:
         if scheme == "kafka":
@@ -292,7 +294,7 @@ class DumpSource:
         return ranges
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
-        return [DumpSplit(p, ranges) for p in dump_files(self.path)]
+        return [DumpSplit(p, ranges) for p in dump_files(self.path)] if ranges else []
 
 
 def dump(batches: Iterable[Any], path: Path) -> int:
