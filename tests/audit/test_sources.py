@@ -147,7 +147,7 @@ def test_a_folder_without_files(scheme: str, why: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "day"), [(1 << 62, date(9999, 12, 31)), (-5, date(1970, 1, 1))])
 def test_a_time_beyond_all_days(value: int, day: date) -> None:
-    """It is clipped as the days of bronze are."""
+    """A filter is clipped as the days of bronze are."""
     wanted = Wanted()
     for f in (LessThanOrEqual(("log_ms",), value), GreaterThan(("log_ms",), value)):
         wanted.add(f)
@@ -222,7 +222,7 @@ def offset(**following: int) -> dict[str, object]:
 
 @pytest.mark.parametrize(("records", "partition"), [(20, 0), (40, 1)])
 def test_a_source_that_ends_before_the_checkpoint(records: int, partition: int, tmp_path: Path) -> None:
-    """It is an error, also for a batch that was planned before; or the stream goes on at the end, if that is wanted."""
+    """The stream ends with an error, also if it planned the batch before the source was cut short."""
     said = r"partition 0 ends at \d+, .* 30; .*set fail_on_data_loss to false.*new checkpoint"
     careful = stream(tmp_path, records, partition)
     with pytest.raises(AuditError, match=said):
