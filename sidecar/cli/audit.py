@@ -109,7 +109,7 @@ def stream(
     import signal
 
     address = _address(metrics)
-    options = {"topic": topic, **_options(option, command_config), "max_records": str(max_records)}
+    options = {"topic": topic, "max_records": str(max_records), **_options(option, command_config)}
     with _errors(), _spark() as spark:
         from sidecar.audit.run.continuous import Continuous
 
@@ -368,7 +368,7 @@ def _options(pairs: list[str] | None, command_config: Path | None) -> dict[str, 
         name, separator, value = pair.partition("=")
         if not separator:
             raise typer.BadParameter(f"{pair!r} is no NAME=VALUE.")
-        options[name.strip()] = value.strip()
+        options[name.strip().lower()] = value.strip()
     return options
 
 

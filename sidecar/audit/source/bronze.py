@@ -97,13 +97,3 @@ def fingerprints_of(value: Any) -> Any:
     heads = pc.binary_slice(value.filter(long), 0, BODY_AT).cast(pa.binary(BODY_AT))
     named = mapped(heads, lambda head: head[len(MARK) :].hex() if head[: len(MARK)] == MARK else None, pa.string())
     return pc.replace_with_mask(pa.nulls(len(value), pa.string()), long, named)
-
-
-def conform(batch: Any) -> Any:
-    """Returns a table or batch of bronze columns, as other tools wrote them, with exactly bronze's types."""
-    columns = []
-    for f in BRONZE.arrow:
-        column = batch[f.name]
-        columns.append(column if column.type == f.type else column.cast(f.type))
-    maker = pa.Table if isinstance(batch, pa.Table) else pa.RecordBatch
-    return maker.from_arrays(columns, schema=BRONZE.arrow)

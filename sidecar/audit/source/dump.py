@@ -9,41 +9,56 @@ Needs nothing that `pip install kafka-group-sidecar[audit]` adds.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Literal
 
 import msgspec
 
 from sidecar.audit.errors import AuditError
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".jsonl.gz", ".json.gz", ".ndjson.gz")
-TIME_TYPES = (None, "create", "append")
+TimeType = Literal["create", "append"] | None
+TIME_TYPES: tuple[TimeType, ...] = (None, "create", "append")
 """Names of the timestamp types, at the Kafka client's numbers for them."""
+PartitionNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class DumpRecord(msgspec.Struct):
     """A record, one line of a dump; msgspec reads and writes its bytes as base64."""
 
-    partition: int
-    offset: int
-    time_ms: int
-    time_type: str | None
+    partition: PartitionNumber
+    offset: Offset
+    time_ms: Long
+    time_type: TimeType
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]] = []
 
 
-def dump_files(path: Path) -> list[Path]:
-    """Returns a folder's dump files in the order of their names, or the file itself."""
+def files_below(path: Path, endings: tuple[str, ...], hidden: tuple[str, ...] = (".",)) -> list[Path]:
+    """Returns a folder's files with these endings in the order of their names, or the file itself. Names below the
+    folder that begin with one of `hidden` are left out: such a file may be half written. Raises AuditError if there is
+    no file."""
     if path.is_file():
         return [path]
-    return sorted(p for p in path.rglob("*") if p.name.endswith(ENDINGS))
+    files = sorted(
+        p
+        for p in path.rglob("*")
+        if p.name.endswith(endings)
+        and p.is_file()
+        and not any(part.startswith(hidden) for part in p.relative_to(path).parts)
+    )
+    if not files:
+        raise AuditError(f"{path} has no file to read: none whose name ends in {', '.join(endings)}")
+    return files
 
 
-def dump_lines(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as f:
-        yield from f
+def dump_files(path: Path) -> list[Path]:
+    return files_below(path, ENDINGS)
 
 
 def open_dump(path: Path) -> IO[bytes]:
@@ -51,12 +66,22 @@ def open_dump(path: Path) -> IO[bytes]:
     return gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb")  # type: ignore[return-value]
 
 
+def records_of(file: Path) -> Iterator[DumpRecord]:
+    """Yields the records of one file. Raises AuditError, which names the first invalid line."""
+    decoder = msgspec.json.Decoder(DumpRecord)
+    number = 0
+    try:
+        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as lines:
+            for line in lines:
+                number += 1
+                yield decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise AuditError(f"{file}, line {number}: {exc}") from exc
+    except (EOFError, OSError, zlib.error) as exc:  # of gzip, or of the file system
+        raise AuditError(f"{file}, after line {number}: {exc}. If it is not whole, copy or dump it again") from exc
+
+
 def read_dump(path: Path) -> Iterator[DumpRecord]:
     """Yields all records. Raises AuditError, which names the first invalid line."""
-    decoder = msgspec.json.Decoder(DumpRecord)
     for file in dump_files(path):
-        for number, line in enumerate(dump_lines(file), 1):
-            try:
-                yield decoder.decode(line)
-            except msgspec.DecodeError as exc:
-                raise AuditError(f"{file}, line {number}: {exc}") from exc
+        yield from records_of(file)

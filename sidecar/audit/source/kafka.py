@@ -59,7 +59,7 @@ class KafkaOptions:
         if wrong:
             raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
         size = number(options, "records_per_task", RECORDS_PER_TASK)
-        return cls(bootstrap, topic or options.get("topic", TOPIC), client, max(1, size))
+        return cls(bootstrap, topic or options.get("topic", TOPIC), client, size)
 
     def config(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}

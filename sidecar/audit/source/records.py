@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,9 +30,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
+from sidecar.audit.source.options import READ, STREAM
 from sidecar.audit.source.ranges import Ranges, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.layers import BRONZE
@@ -99,9 +101,10 @@ class Wanted:
         if isinstance(f, (*UPTO, *EXACTLY)):
             self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
 
-    def days(self) -> tuple[str, str]:
-        """The first and the last day that are wanted, in ISO's form, which sorts by time."""
-        return _day(self.from_ms, "0000"), _day(self.to_ms, "9999-99-99")
+    def days(self) -> tuple[date, date]:
+        """The first and the last day that are wanted, clipped as bronze's days are."""
+        ends = times(pa.array([self.from_ms, self.to_ms], pa.int64())).cast(pa.date32()).to_pylist()
+        return (date.min if self.from_ms is None else ends[0]), (date.max if self.to_ms is None else ends[1])
 
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
         """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
@@ -133,10 +136,6 @@ def _ms(value: Any) -> tuple[int, int]:
     return first, first + DAY_MS - 1
 
 
-def _day(ms: int | None, otherwise: str) -> str:
-    return otherwise if ms is None else (EPOCH + timedelta(milliseconds=ms)).date().isoformat()
-
-
 class RecordsReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options, self.schema = dict(options), schema
@@ -148,7 +147,7 @@ class RecordsReader(DataSourceReader):
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        source = _source(self.options)
+        source = _source(self.options, READ)
         if isinstance(source, CopySource):
             source = replace(source, days=self.wanted.days(), groups=frozenset(self.wanted.groups or ()))
         return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
@@ -157,10 +156,10 @@ class RecordsReader(DataSourceReader):
         return rows_of(partition, self.schema)
 
 
-def _source(options: Mapping[str, str]) -> Source:
+def _source(options: Mapping[str, str], known: tuple[str, ...]) -> Source:
     if "uri" not in options:
         raise AuditError("the option uri is missing: kafka://HOST:PORT, delta://, parquet:// or file://")
-    return open_source(options["uri"], options)
+    return open_source(options["uri"], options, known)
 
 
 class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -168,13 +167,13 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options, self.schema = dict(options), schema
-        self.source = _source(self.options)
+        self.source = _source(self.options, STREAM)
         self.until: dict[int, int] | None = None
         """End offsets at the begin of a query that reads only the records of that moment."""
 
     def initialOffset(self) -> dict[str, Any]:
-        starts = starting_offsets(self.options)
         bounds = self.source.bounds()
+        starts = starting_offsets(self.options, bounds)
         return self._offset({p: max(low, starts.get(p, low)) for p, (low, _) in bounds.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -185,25 +184,21 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until = {p: high for p, (_, high) in self.source.bounds().items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        ranges = self._ahead(start)
+        topic, begins, until = self.source.identity(), _next(start), self.until or {}
+        if topic and start["topic"] and topic != start["topic"]:
+            raise AuditError(f"{self.source.shown} was re-created: begin with a new checkpoint, and keep what there is")
+        ranges = {p: (a, max(a, min(b, until.get(p, b)))) for p, (a, b) in self._unread(begins).items()}
         if isinstance(limit, ReadMaxRows):
             ranges = limited(ranges, limit.max_rows)
-        return self._offset({**_next(start), **{p: b for p, (_, b) in ranges.items()}}, start["topic"])
+        return self._offset({**begins, **{p: b for p, (_, b) in ranges.items()}}, start["topic"])
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return self._offset({p: high for p, (_, high) in self.source.bounds().items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begins, following = _next(start), _next(end)
-        ranges: Ranges = {}
-        bounds = self.source.bounds() if self._may_lose or following.keys() - begins.keys() else {}
-        for p, b in following.items():
-            begin = begins.get(p, 0)
-            if self._may_lose or p not in begins:
-                begin = max(begin, bounds[p][0])
-            if begin < b:
-                ranges[p] = (begin, b)
-        return [SplitPartition(s) for s in self.source.splits(ranges)]
+        ends = _next(end)
+        ranges = {p: (a, min(b, ends[p])) for p, (a, b) in self._unread(_next(start), ends).items() if p in ends}
+        return [SplitPartition(s) for s in self.source.splits({p: (a, b) for p, (a, b) in ranges.items() if a < b})]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return rows_of(partition, self.schema)
@@ -212,27 +207,24 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self.source.identity() if topic is None else topic
         return {"topic": known, "next": {str(p): n for p, n in sorted(following.items())}}
 
-    @property
-    def _may_lose(self) -> bool:
-        return self.options.get("fail_on_data_loss", "true").lower() == "false"
-
-    def _ahead(self, start: dict[str, Any]) -> Ranges:
-        """Returns the offsets that are not read yet. Raises AuditError if some of them are gone."""
-        topic = self.source.identity()
-        if topic and start["topic"] and topic != start["topic"]:
-            raise AuditError(f"{self.source.shown} was re-created: begin with a new checkpoint, and keep what there is")
-        begins, ranges = _next(start), {}
-        for p, (low, high) in self.source.bounds().items():
-            begin = begins.get(p, low)
-            if begin < low and not self._may_lose:
-                raise AuditError(
-                    f"{self.source.shown}: partition {p} begins at {low}, but {begin} was to be read next; what is "
-                    "between is lost. To go on without it, set fail_on_data_loss to false"
-                )
-            end = high if self.until is None else min(high, self.until.get(p, high))
-            if begin < end:
-                ranges[p] = (begin, end)
-        return ranges
+    def _unread(self, begins: Mapping[int, int], ends: Mapping[int, int] | None = None) -> Ranges:
+        """Returns each partition's offsets that are not read yet, perhaps none. `ends`: offsets up to which a batch was
+        planned. Raises AuditError if some of them are gone, unless fail_on_data_loss is false."""
+        bounds = self.source.bounds()
+        for p, begin in begins.items() if self.options.get("fail_on_data_loss", "true").lower() == "true" else ():
+            low, high = bounds.get(p, (0, 0))
+            last = max(begin, (ends or {}).get(p, 0))
+            if begin < low:
+                why = f"begins at {low}, but {begin} was to be read next; what is between is lost"
+            elif last > high:
+                why = f"ends at {high}, but it once had records up to {last}; it was cut short or made anew"
+            else:
+                continue
+            raise AuditError(
+                f"{self.source.shown}: partition {p} {why}. To go on without it, set fail_on_data_loss to false; to"
+                " read all that is there now, begin with a new checkpoint"
+            )
+        return {p: (min(max(low, begins.get(p, low)), high), high) for p, (low, high) in bounds.items()}
 
 
 def _next(offset: dict[str, Any]) -> dict[int, int]:

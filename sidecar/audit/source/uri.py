@@ -6,24 +6,32 @@ folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py),
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import delta_files
+from sidecar.audit.lake.files import NO_VALUE
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
-from sidecar.audit.source.bronze import bronze_batch, conform
-from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, dump_lines, open_dump
+from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_below, open_dump, read_dump, records_of
 from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
+from sidecar.audit.source.options import RUN, check_options
+from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.layers import BRONZE
 
 
@@ -48,8 +56,9 @@ class Source(Protocol):
     def splits(self, ranges: Ranges) -> list[Any]: ...
 
 
-def open_source(uri: str, options: Mapping[str, str] | None = None) -> Source:
-    """Returns the source at a URI. Raises AuditError, which lists the valid forms."""
+def open_source(uri: str, options: Mapping[str, str] | None = None, known: tuple[str, ...] = RUN) -> Source:
+    """Returns the source at a URI. `known`: names of options. Raises AuditError, which lists the valid forms."""
+    check_options(options or {}, known)
     scheme, separator, rest = uri.partition("://")
     if separator:
         if scheme == "kafka":
@@ -75,32 +84,15 @@ def _folder(path: str) -> Path:
 
 
 # ---- Parquet files --------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class ParquetFile:
-    """A Parquet file. `values`: those of the columns that are in the names of its folders."""
-
-    path: str
-    values: Mapping[str, str | None]
+FOLDERS = ds.partitioning(pa.schema([f for f in BRONZE.arrow if f.type in (INT, LONG, TEXT, DATE)]), flavor="hive")
+"""Columns that may be in the names of folders."""
+AT_A_TIME = {"batch_size": AT_ONCE, "batch_readahead": 1}
+PLACE = ("state_partition", "offset")
 
 
 def opened(path: str) -> Any:
     store, name = file_system(path)
     return pq.ParquetFile(name, filesystem=store)
-
-
-@dataclass(frozen=True)
-class CopySplit:
-    file: ParquetFile
-    start: Mapping[int, int]
-    end: Mapping[int, int]
-    row_groups: tuple[int, ...]
-
-    def batches(self) -> Iterator[Any]:
-        with opened(self.file.path) as f:
-            for raw in f.iter_batches(AT_ONCE, row_groups=list(self.row_groups)):
-                batch = _within(conform(with_folders(raw, self.file.values)), self.start, self.end)
-                if len(batch):
-                    yield batch
 
 
 def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
@@ -112,15 +104,59 @@ def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _within(batch: Any, start: Mapping[int, int], end: Mapping[int, int]) -> Any:
-    """Returns the rows whose offsets are in these ranges."""
-    p, offset = batch["state_partition"], batch["offset"]
-    mask = pa.repeat(False, len(batch))
-    for one in p.unique().to_pylist():
-        if one in start:
-            inside = pc.and_(pc.greater_equal(offset, start[one]), pc.less(offset, end[one]))
-            mask = pc.or_(mask, pc.and_(pc.equal(p, one), inside))
-    return batch.filter(mask)
+@dataclass(frozen=True)
+class CopyFile:
+    """A Parquet file. `folders`: names of its folders, as day=2026-11-23/state_partition=3."""
+
+    path: str
+    folders: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Values of the columns that are in the names of folders. Raises AuditError."""
+        with _readable(self.path):
+            return dict(ds.get_partition_keys(FOLDERS.parse(f"/{self.folders}/file")))
+
+    def fragment(self, row_groups: Sequence[int] | None = None) -> Any:
+        """Returns the file, or these row groups of it, to be read with bronze's types. Raises AuditError."""
+        store, name = file_system(self.path)
+        with _readable(self.path):
+            where = FOLDERS.parse(f"/{self.folders}/file")
+            fragment = ds.ParquetFileFormat().make_fragment(name, store, where, row_groups=row_groups)
+            missing = [n for n in BRONZE.names if n not in {*fragment.physical_schema.names, *self.values}]
+        if missing:
+            raise AuditError(f"{self.path} has no column {missing[0]}: it is no copy of the state topic")
+        return fragment
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raises AuditError for what Arrow raises while it reads the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as exc:
+        raise AuditError(f"{path} cannot be read: {exc}") from exc
+
+
+@dataclass(frozen=True)
+class CopySplit:
+    file: CopyFile
+    row_groups: tuple[int, ...]
+    ranges: Ranges
+
+    def batches(self) -> Iterator[Any]:
+        fragment = self.file.fragment(self.row_groups)
+        with _readable(self.file.path):
+            for batch in fragment.to_batches(BRONZE.arrow, filter=_within(self.ranges), **AT_A_TIME):
+                if len(batch):
+                    yield batch
+
+
+def _within(ranges: Ranges) -> Any:
+    """Returns the condition that an offset is in these ranges, as an expression of Arrow."""
+    p, offset = ds.field("state_partition"), ds.field("offset")
+    parts = [(p == one) & (offset >= start) & (offset < end) for one, (start, end) in ranges.items()]
+    return reduce(operator.or_, parts, ds.scalar(False))
 
 
 @dataclass(frozen=True)
@@ -129,7 +165,7 @@ class CopySource:
 
     scheme: str
     folder: Folder
-    days: tuple[str, str] = ("", "9999-99-99")
+    days: tuple[date, date] = (date.min, date.max)
     groups: frozenset[str] = frozenset()
 
     @property
@@ -139,11 +175,15 @@ class CopySource:
     def identity(self) -> str:
         return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
-    def files(self) -> list[ParquetFile]:
+    def files(self) -> list[CopyFile]:
         """Returns the files that can have a record of these days and groups."""
-        files = [f for f in self._all() if self.days[0] <= (f.values.get("day") or self.days[0]) <= self.days[1]]
-        theirs = self._partitions()
-        return [f for f in files if not theirs or f.values.get("state_partition", "") in (*theirs, "")]
+        theirs, (first, last) = self._partitions(), self.days
+        files = []
+        for file in self._all():
+            day, partition = (file.values.get(n) for n in ("day", "state_partition"))
+            if (day is None or first <= day <= last) and (partition is None or not theirs or str(partition) in theirs):
+                files.append(file)
+        return files
 
     def _partitions(self) -> set[str]:
         """Returns the state partitions of the groups; empty if they are not known."""
@@ -152,69 +192,57 @@ class CopySource:
         known = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
         return set().union(*known) if all(known) else set()
 
-    def _all(self) -> list[ParquetFile]:
+    def _all(self) -> list[CopyFile]:
+        if self.scheme == "parquet":
+            folder = Path(self.folder)
+            paths = files_below(folder, (".parquet",), hidden=("_", "."))
+            return [CopyFile(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
         if is_lake(self.folder):
-            lake = Lake.at(self.folder)
-            return [ParquetFile(f.path, dict(f.partition)) for f in lake.files(BRONZE)]
-        if self.scheme == "delta":
-            return [ParquetFile(f.path, dict(f.partition)) for f in delta_files(self.folder)]
-        folder = Path(self.folder)
-        paths = sorted(folder.rglob("*.parquet")) if folder.is_dir() else [folder]
-        return [ParquetFile(str(p), _in_names(p.relative_to(folder))) for p in paths if not _hidden(p)]
+            files = Lake.at(self.folder).files(BRONZE)
+        elif (self.folder / "_delta_log").is_dir():
+            files = delta_files(self.folder)
+        else:
+            raise AuditError(f"{self.shown} is neither a lake nor a Delta table. Parquet files are parquet://FOLDER")
+        return [CopyFile(f.path, "/".join(_folder_name(n, v) for n, v in f.partition)) for f in files]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         ranges: dict[int, tuple[int, int]] = {}
         for file in self.files():
-            names = [n for n in ("state_partition", "offset") if n not in file.values]
-            named = file.values.get("state_partition")
-            with opened(file.path) as f:
-                row_groups = [_offsets(f.metadata, g) for g in range(f.metadata.num_row_groups)]
-                if named is not None and None not in row_groups:
-                    for low, high in filter(None, row_groups):
-                        _widen(ranges, int(named), low, high)
-                    continue
-                for raw in f.iter_batches(1 << 18, columns=names):
-                    _widen_by(ranges, with_folders(raw, file.values))
+            known = {name: (value, value) for name, value in file.values.items()}
+            fragment = file.fragment()
+            with _readable(file.path):
+                for g in range(fragment.metadata.num_row_groups):
+                    p, offset = (known.get(name) or _extent(fragment.metadata, g, name) for name in PLACE)
+                    if p and offset and p[0] == p[1]:
+                        _widen(ranges, p[0], offset[0], offset[1] + 1)
+                        continue
+                    rows = fragment.subset(row_group_ids=[g]).to_table(BRONZE.arrow, columns=list(PLACE))
+                    made = rows.group_by(PLACE[0]).aggregate([(PLACE[1], "min"), (PLACE[1], "max")])
+                    for row in made.to_pylist():
+                        _widen(ranges, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
         return ranges
 
     def splits(self, ranges: Ranges) -> list[CopySplit]:
-        start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
         splits = []
         for file in self.files():
-            named = file.values.get("state_partition")
-            if named is not None and int(named) not in ranges:
+            if file.values.get("state_partition", -1) not in {*ranges, -1}:
                 continue
-            with opened(file.path) as f:
-                groups = tuple(range(f.metadata.num_row_groups))
-                if named is not None:
-                    wanted = range(*ranges[int(named)])
-                    groups = tuple(g for g in groups if _meets(_offsets(f.metadata, g), wanted))
+            fragment = file.fragment()
+            with _readable(file.path):
+                groups = fragment.subset(_within(ranges), schema=BRONZE.arrow).row_groups
             if groups:
-                splits.append(CopySplit(file, start, end, groups))
+                splits.append(CopySplit(file, tuple(g.id for g in groups), ranges))
         return splits
 
 
-def _offsets(about: Any, group: int) -> tuple[int, int] | None:
-    """Returns a row group's first offset, and the one behind its last; None if the file has no statistics of them."""
-    columns = about.row_group(group)
-    for i in range(columns.num_columns):
-        column = columns.column(i)
-        if column.path_in_schema == "offset":
-            statistics = column.statistics
-            return (statistics.min, statistics.max + 1) if statistics is not None and statistics.has_min_max else None
-    return None
+def _extent(metadata: Any, row_group: int, column: str) -> tuple[int, int] | None:
+    """Returns a column's least and greatest value; None if the file has no statistics of them."""
+    about = metadata.row_group(row_group).column(metadata.schema.names.index(column)).statistics
+    return (about.min, about.max) if about is not None and about.has_min_max else None
 
 
-def _meets(offsets: tuple[int, int] | None, wanted: range) -> bool:
-    return offsets is None or (offsets[0] < wanted.stop and wanted.start < offsets[1])
-
-
-def _in_names(path: Path) -> dict[str, str | None]:
-    return {k: v for k, eq, v in (part.partition("=") for part in path.parts[:-1]) if eq}
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts[-4:])
+def _folder_name(column: str, value: str | None) -> str:
+    return f"{column}={NO_VALUE if value is None else quote(value, safe='')}"
 
 
 def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
@@ -222,36 +250,19 @@ def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: i
     ranges[partition] = (min(low, before[0]), max(high, before[1]))
 
 
-def _widen_by(ranges: dict[int, tuple[int, int]], batch: Any) -> None:
-    table = pa.table({n: batch[n] for n in ("state_partition", "offset")})
-    made = table.group_by("state_partition").aggregate([("offset", "min"), ("offset", "max")])
-    for row in made.to_pylist():
-        _widen(ranges, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
-
-
 # ---- plain dumps ----------------------------------------------------------------------------------------------------
-class _Place(msgspec.Struct):
-    partition: int
-    offset: int
-
-
 @dataclass(frozen=True)
 class DumpSplit:
-    path: str
-    start: Mapping[int, int]
-    end: Mapping[int, int]
+    path: Path
+    ranges: Ranges
 
     def batches(self) -> Iterator[Any]:
-        decoder = msgspec.json.Decoder(DumpRecord)
-        lines = enumerate(dump_lines(Path(self.path)), 1)
-        while chunk := list(islice(lines, AT_ONCE)):
+        records = records_of(self.path)
+        while chunk := list(islice(records, AT_ONCE)):
             by_partition: dict[int, list[DumpRecord]] = {}
-            for number, line in chunk:
-                try:
-                    r = decoder.decode(line)
-                except msgspec.DecodeError as exc:
-                    raise AuditError(f"{self.path}, line {number}: {exc}") from exc
-                if self.start.get(r.partition, r.offset + 1) <= r.offset < self.end[r.partition]:
+            for r in chunk:
+                start, end = self.ranges.get(r.partition, (0, 0))
+                if start <= r.offset < end:
                     by_partition.setdefault(r.partition, []).append(r)
             for p, rs in sorted(by_partition.items()):
                 yield bronze_batch(
@@ -276,25 +287,14 @@ class DumpSource:
     def identity(self) -> str:
         return ""
 
-    def files(self) -> list[Path]:
-        return dump_files(self.path)
-
     def bounds(self) -> dict[int, tuple[int, int]]:
         ranges: dict[int, tuple[int, int]] = {}
-        decoder = msgspec.json.Decoder(_Place)
-        for path in self.files():
-            for number, line in enumerate(dump_lines(path), 1):
-                try:
-                    r = decoder.decode(line)
-                except msgspec.DecodeError as exc:
-                    raise AuditError(f"{path}, line {number}: {exc}") from exc
-                low, high = ranges.get(r.partition, (r.offset, r.offset + 1))
-                ranges[r.partition] = (min(low, r.offset), max(high, r.offset + 1))
+        for r in read_dump(self.path):
+            _widen(ranges, r.partition, r.offset, r.offset + 1)
         return ranges
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
-        start, end = {p: a for p, (a, _) in ranges.items()}, {p: b for p, (_, b) in ranges.items()}
-        return [DumpSplit(str(p), start, end) for p in self.files()]
+        return [DumpSplit(p, ranges) for p in dump_files(self.path)] if ranges else []
 
 
 def dump(batches: Iterable[Any], path: Path) -> int:

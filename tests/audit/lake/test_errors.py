@@ -69,7 +69,7 @@ def test_an_option_of_the_topic_that_cannot_be() -> None:
 
 def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) -> None:
     said = ["audit", "run", "--lake", str(tmp_path / "lake"), "--from"]
-    wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "records_per_task=many"])
+    wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "Records_per_task=many"])  # in any case
     missing = CliRunner().invoke(app, [*said, f"file://{tmp_path}/none"])
     assert (wrong.exit_code, missing.exit_code) == (Code.USAGE, Code.UNREACHED)
 
