@@ -101,8 +101,8 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     n, silver = part.batch, part.silver
     carried = {} if part.first else _carried(lake, n - 1)
     left = _left(lake, n)
-    if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
-        remove_all(left)  # left by an earlier version
+    # A listing of another version may be there, and another run may do the same: its files stay, as it may name them.
+    anew = part.first and all(lake.committed(table) < 0 for table in GOLD.values())
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     targets = {f"gold.{t.table.name}": t for t in gold}
     for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
@@ -116,7 +116,7 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
     files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
-    if not (left / LISTED).is_file():
+    if anew or not (left / LISTED).is_file():
         _put_carried(left, files)
     for target in gold:
         lake.commit(target, files[f"gold.{target.table.name}"], n)
