@@ -79,7 +79,8 @@ def ingest(
     if not ranges and not lost:
         before.new = False
         return before
-    plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
+    more = any(end < bounds[p][1] for p, (_, end) in ranges.items())
+    plan = Plan(before.number + 1, source.shown, identity, ranges, lost, more)
     offsets = sum(end - begin for begin, end in plan.ranges.values())
     say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
     begin_batch(spark, source, lake, plan)
@@ -147,7 +148,7 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
     last = {p: c[-1] for p, c in claims.items()}
     now = int(time.time() * 1000)
     about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
-    done = Batch(n, *about, position, counts, last, schemas, now)
+    done = Batch(n, *about, position, counts, last, schemas, now, plan.more)
     if lake.last_batch() < n:
         put_json(lake.record(n), asdict(done))
     return done
