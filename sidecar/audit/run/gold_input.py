@@ -56,7 +56,7 @@ def check_rebuildable(lake: Lake) -> None:
 def has_merged_batches(lake: Lake) -> bool:
     """Returns whether maintenance has merged files or records of several batches."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
-    return lake.packed.exists() or any(batch_of(f.path) is None for f in files)
+    return bool(lake.packed) or any(batch_of(f.path) is None for f in files)
 
 
 def _begins(lake: Lake, upto: int) -> Ranges:
@@ -76,9 +76,7 @@ def _begins(lake: Lake, upto: int) -> Ranges:
 
 
 def _records(lake: Lake, upto: int) -> Iterator[Mapping[str, Any]]:
-    if lake.packed.exists():
-        yield from read_json(lake.packed)
-    for n in range(upto + 1):
-        record = lake.batch(n)
-        if record is not None:
-            yield record
+    """Yields those of their own first: what maintenance takes away from these is in a packed one then."""
+    yield from filter(None, map(lake.batch, range(upto + 1)))
+    for path in lake.packed:
+        yield from read_json(path)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from sidecar.audit.ask import query
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.run import maintain as maintains
 from sidecar.audit.run import pipeline
+from sidecar.audit.run.maintain import maintain
 from sidecar.audit.source.uri import dump
 from tests.audit.lake.making import T0, bronze
 from tests.audit.lake.test_killed import Died
@@ -67,3 +70,31 @@ def test_a_second_first_run_leaves_the_files_of_the_first(
     (whole := Filled(tmp_path / "whole")).source.parent.mkdir()
     whole.run(0, len(ENTRIES))
     assert gold_of(filled.lake) == gold_of(whole.lake)
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_no_batch_is_forgotten_by_two_that_maintain_at_once(
+    writes: int, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one, with newer batches, does all of it right before or after a file is written. Offsets are lost there."""
+    for begin in range(0, 40, 10):
+        filled.run(begin, begin + 10)
+    real, left = maintains.put_json, [filled]
+
+    def puts(*args: Any) -> None:
+        others = [left.pop()] if left else []
+        if writes:
+            real(*args)
+        for other in others:
+            for begin in (45, 50, 55):
+                other.run(begin, begin + 5)
+            maintain(other.lake)
+        if not writes:
+            real(*args)
+
+    monkeypatch.setattr(maintains, "put_json", puts)
+    maintain(filled.lake)
+    maintain(filled.lake)
+    runs = query.ask(filled.lake, "select batch, lost from runs order by batch")
+    assert [(r["batch"], r["lost"]) for r in runs] == [(n, 5 * (n == 4)) for n in range(7)]
+    assert len(filled.lake.packed) == 1
