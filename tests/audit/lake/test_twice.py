@@ -12,6 +12,7 @@ from sidecar.audit.ask import query
 from sidecar.audit.errors import Refused
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.ingest import tasks
+from sidecar.audit.lake.files import in_duckdb
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit, to_do
 from sidecar.audit.run.verdict import verdict
@@ -81,12 +82,12 @@ def test_a_rewrite_has_its_share_of_memory_and_the_executors_disk(
 ) -> None:
     (spill := tmp_path / "spill").mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{spill},/no/such")
-    real, seen = tasks.in_duckdb, list[Any]()
+    seen = list[Any]()
     limits = "select current_setting('memory_limit'), parse_dirpath(current_setting('temp_directory'))"
 
     def opened(db: Any, *args: Any) -> str:
         seen.extend(db.execute(limits).fetchall())
-        return real(db, *args)
+        return in_duckdb(db, *args)
 
     monkeypatch.setattr(tasks, "in_duckdb", opened)
     dump([bronze(ENTRIES[:9]), bronze(ENTRIES[:9])], tmp_path / "twice.jsonl")

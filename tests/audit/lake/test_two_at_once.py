@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from sidecar.audit.ask import query
+from sidecar.audit.errors import Refused
+from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.storage import put_json
 from sidecar.audit.run import maintain as maintains
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.source.uri import dump
+from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from tests.audit.lake.making import T0, bronze
 from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import gold_of, played
@@ -76,21 +82,21 @@ def test_a_second_first_run_leaves_the_files_of_the_first(
 def test_no_batch_is_forgotten_by_two_that_maintain_at_once(
     writes: int, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one, with newer batches, does all of it right before or after a file is written. Offsets are lost there."""
+    """Another one, with newer batches, does all of it right before or after a file is written."""
     for begin in range(0, 40, 10):
         filled.run(begin, begin + 10)
-    real, left = maintains.put_json, [filled]
+    left = [filled]
 
     def puts(*args: Any) -> None:
         others = [left.pop()] if left else []
         if writes:
-            real(*args)
+            put_json(*args)
         for other in others:
             for begin in (45, 50, 55):
                 other.run(begin, begin + 5)
             maintain(other.lake)
         if not writes:
-            real(*args)
+            put_json(*args)
 
     monkeypatch.setattr(maintains, "put_json", puts)
     maintain(filled.lake)
@@ -98,3 +104,40 @@ def test_no_batch_is_forgotten_by_two_that_maintain_at_once(
     runs = query.ask(filled.lake, "select batch, lost from runs order by batch")
     assert [(r["batch"], r["lost"]) for r in runs] == [(n, 5 * (n == 4)) for n in range(7)]
     assert len(filled.lake.packed) == 1
+
+
+@pytest.mark.parametrize("layer", ["bronze", "silver", "gold"])
+def test_a_table_that_another_program_compacts_before_a_batch_is_at_an_end(
+    layer: str, filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run has died before it made this layer, or before it recorded silver."""
+    filled.run(0, HALF)
+    real = ingests._silver
+
+    def dies(*args: Any) -> None:
+        if layer == "silver":
+            real(*args)
+        raise Died
+
+    with monkeypatch.context() as patch:
+        if layer == "gold":
+            patch.setattr(pipeline, "gold_input", dies)
+        else:
+            patch.setattr(ingests, "_silver", dies)
+        with pytest.raises(Died):
+            filled.run(HALF, len(ENTRIES))
+    for table in [BRONZE] if layer == "bronze" else SILVER_TABLES.values():
+        DeltaTable(str(filled.lake.tables.folder(table))).optimize.compact()
+    with pytest.raises(Refused, match=r"rows of batch 1, and .* another program has compacted") as refused:
+        filled.run(HALF, len(ENTRIES))
+    if layer == "gold":
+        assert f"Remove {filled.base / 'gold'} and {filled.base / '_carried'}, and run" in str(refused.value)
+        shutil.rmtree(filled.base / "gold")
+        shutil.rmtree(filled.base / "_carried")
+        pipeline.make_gold(SPARK, again := filled.lake)
+    else:
+        assert f"--from delta://{filled.base} --lake" in str(refused.value)
+        pipeline.audit(SPARK, f"delta://{filled.base}", again := Lake.at(tmp_path / "again"))
+    (whole := Filled(tmp_path / "whole")).source.parent.mkdir()
+    whole.run(0, len(ENTRIES))
+    assert gold_of(again) == gold_of(whole.lake)
