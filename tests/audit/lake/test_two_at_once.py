@@ -55,7 +55,7 @@ def filled(tmp_path: Path) -> Filled:
 def test_a_second_first_run_leaves_the_files_of_the_first(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins after the first has folded, and dies before it has folded itself."""
+    """The second begins after the first has folded, and dies before it has folded itself."""
     real, begun = pipeline._folded, list[str]()
 
     def folded(*args: Any) -> Any:
