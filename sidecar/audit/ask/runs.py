@@ -52,11 +52,11 @@ def runs(lake: Lake, db: Any = None) -> str:
 def _records(lake: Lake, db: Any) -> str:
     if db is not None and is_remote(lake.base):
         records = [read_json(path) for path in lake.records.glob("????????.json")]
-        records += read_json(lake.packed) if lake.packed.exists() else []
+        records += [record for path in lake.packed for record in read_json(path)]
         rows = [{n: list(r[n].items()) if isinstance(r[n], dict) else r[n] for n in RECORDED} for r in records]
         db.register("recorded", pa.Table.from_pylist(rows, pa.schema(list(RECORDED.items()))))
         return "recorded"
-    places = [str(lake.records / "????????.json"), *([str(lake.packed)] if lake.packed.exists() else [])]
+    places = [str(lake.records / "????????.json"), *([str(lake.records / "packed*.json")] if lake.packed else [])]
     files = ", ".join("'" + place.replace("'", "''") + "'" for place in places)
     types = ", ".join(f"{name}: '{duck_type(kind)}'" for name, kind in RECORDED.items())
     return f"read_json([{files}], columns = {{{types}}})"

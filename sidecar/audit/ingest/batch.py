@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sidecar.audit.errors import AuditError, Refused
+from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.plan import NOTHING, Batch, Plan, plan_ranges
 from sidecar.audit.ingest.same_topic import why_other_topic
 from sidecar.audit.ingest.tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
@@ -79,7 +79,8 @@ def ingest(
     if not ranges and not lost:
         before.new = False
         return before
-    plan = Plan(before.number + 1, source.shown, identity, ranges, lost)
+    more = any(end < bounds[p][1] for p, (_, end) in ranges.items())
+    plan = Plan(before.number + 1, source.shown, identity, ranges, lost, more)
     offsets = sum(end - begin for begin, end in plan.ranges.values())
     say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
     begin_batch(spark, source, lake, plan)
@@ -122,7 +123,7 @@ def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> 
     rows = _bronze(spark, source, plan, target, before.position)
     facts = [r["facts"] for r in rows if "facts" in r]
     files = _once(spark, target, reported(rows)[BRONZE.name], in_doubt(facts))
-    put_json(lake.record(n, attempt), {"plan": asdict(plan), **_merged(facts)})
+    put_json(lake.record(n, attempt), {"plan": asdict(plan), "records": _rows(files), **_merged(facts)})
     lake.commit(target, files, n, attempt)
 
 
@@ -133,21 +134,21 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
         return last_batch(lake)
     before = recorded(lake, n - 1)
     if attempt is None:
-        raise AuditError(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
+        raise Refused(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
     known = read_json(lake.record(n, attempt))
     plan = msgspec.convert(known["plan"], Plan, strict=False)
     claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # lost offsets may have had later claims
     for p, offset, epoch in sorted(known["claims"]):
         claims.setdefault(p, []).append((offset, epoch))
     schemas = {**before.schemas, **known["schemas"]}
-    counts = _silver(spark, lake, n, schemas, claims)
+    counts = _silver(spark, lake, n, known.get("records"), schemas, claims)
     position = {**before.position, **{p: b for p, (_, b) in (*plan.lost.items(), *plan.ranges.items())}}
     for p, at in known["seen"]:
         position[p] = max(at, position.get(p, 0))
     last = {p: c[-1] for p, c in claims.items()}
     now = int(time.time() * 1000)
     about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
-    done = Batch(n, *about, position, counts, last, schemas, now)
+    done = Batch(n, *about, position, counts, last, schemas, now, plan.more)
     if lake.last_batch() < n:
         put_json(lake.record(n), asdict(done))
     return done
@@ -176,10 +177,18 @@ def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _silver(
-    spark: SparkSession, lake: Lake, n: int, schemas: Mapping[str, str], claims: Mapping[int, list[tuple[int, int]]]
+    spark: SparkSession,
+    lake: Lake,
+    n: int,
+    records: int | None,
+    schemas: Mapping[str, str],
+    claims: Mapping[int, list[tuple[int, int]]],
 ) -> dict[str, int]:
-    """Makes silver of this batch's bronze. Returns the number of rows in each table."""
+    """Makes silver of this batch's bronze. Returns the number of rows in each table. `records`: how many bronze must
+    have; None if an earlier version wrote it. Raises Refused."""
     bronze = lake.files(BRONZE, n)
+    counts = {BRONZE.name: _rows(bronze)}
+    _check_rows(lake, n, "bronze", counts[BRONZE.name], records)
     targets = {name: lake.target(t, n) for name, t in SILVER_TABLES.items() if lake.committed(t) < n}
     if targets:
         parts = _parts(bronze, parallelism(spark))
@@ -187,10 +196,34 @@ def _silver(
         files = reported(numbered(spark, len(parts), task))
         for name, target in targets.items():
             lake.commit(target, files[name], n)
-    counts = {BRONZE.name: sum(f.rows for f in bronze)}
     for name, table in SILVER_TABLES.items():
-        counts[name] = sum(f.rows for f in lake.files(table, n))
+        counts[name] = _rows(lake.files(table, n))
+    _check_rows(lake, n, "silver", sum(counts.values()) - counts[BRONZE.name], records)
     return counts
+
+
+def _rows(files: Iterable[FileInfo]) -> int:
+    return sum(f.rows for f in files)
+
+
+def _check_rows(lake: Lake, n: int, layer: str, rows: int, wanted: int | None) -> None:
+    """Checks that a layer still has the batch's files under its names. Maintenance merges them only after another run
+    has ended the batch. Raises Refused."""
+    if wanted not in (None, rows) and lake.last_batch() < n:
+        raise Refused(f"{rewritten(lake, n, layer, rows, wanted or 0)} {refill(lake)}")
+
+
+def rewritten(lake: Lake, n: int, what: str, rows: int, wanted: int) -> str:
+    """Returns what is wrong if files of a batch cannot be found by their names."""
+    return (
+        f"{what} of {lake.root} has {rows:,} rows of batch {n}, and {wanted:,} were written: another program has"
+        " compacted or changed it, before the batch was at an end."
+    )
+
+
+def refill(lake: Lake) -> str:
+    """Returns what to do if silver or gold cannot be made any more."""
+    return f"Fill another lake from this one: `sidecar audit run --from delta://{lake.base} --lake FOLDER`."
 
 
 def _parts(files: Sequence[FileInfo], tasks: int) -> list[list[FileInfo]]:

@@ -12,13 +12,15 @@ from sidecar.audit.tables.layers import BRONZE
 
 @dataclass
 class Plan:
-    """A batch's plan. `ranges`: offsets to read of each partition; `lost`: offsets before them that are never read."""
+    """A batch's plan. `ranges`: offsets to read of each partition; `lost`: offsets before them that are never read;
+    `more`: `max_records` left some for the next batch."""
 
     batch: int
     source: str
     identity: str
     ranges: Ranges
     lost: Ranges = field(default_factory=dict)
+    more: bool = False
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Batch:
     claims: dict[int, tuple[int, int]]
     schemas: dict[str, str]
     done_ms: int = 0
+    more: bool = False
+    """As in the plan."""
     new: bool = True
     """False if there was nothing to read: this is then the previous batch."""
 

@@ -9,7 +9,6 @@ of one offset are refused.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
@@ -18,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import Refused
+from sidecar.audit.gold.tasks import folding
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
 from sidecar.audit.source.uri import Split, opened, with_folders
 from sidecar.audit.tables.layers import BRONZE
@@ -87,19 +87,18 @@ def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:
 
 
 def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterator[int]) -> list[str]:
-    """Rewrites the parts with these numbers, each record once. Raises AuditError if two records of one offset
+    """Rewrites the parts with these numbers, each record once. Raises Refused if two records of one offset
     differ."""
-    import duckdb
-
     writer = TableWriter(target)
     for i in ids:
-        with tempfile.TemporaryDirectory(prefix="sidecar-audit-") as spill, duckdb.connect() as db:
-            db.execute(f"set temp_directory = '{spill}'; set TimeZone = 'UTC'; set threads = 1")
+        with folding() as database:
+            db = database.connection
+            db.execute("set TimeZone = 'UTC'")
             rows = in_duckdb(db, BRONZE, [f"{target.folder}/{f.path}" for f in parts[i]], target.folder)
             compared = "key, value, headers, log_ms, log_time_type"
             twice = f'select state_partition, "offset" from {rows} group by all having count(distinct ({compared})) > 1'
             for p, offset in db.execute(f"{twice} order by 1, 2 limit 1").fetchall():
-                raise AuditError(f"two records of state partition {p} have the offset {offset}, and they differ")
+                raise Refused(f"two records of state partition {p} have the offset {offset}, and they differ")
             once = f'select distinct on (state_partition, "offset") * from {rows} order by state_partition, "offset"'
             for batch in db.sql(once).to_arrow_reader(READ_AT_ONCE):
                 writer.write(typed(batch, BRONZE))

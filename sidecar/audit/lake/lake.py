@@ -6,7 +6,7 @@
     gold/…
     _batches/00000003.ATTEMPT.json       what an attempt at batch 3 has read, written before bronze is committed
     _batches/00000003.json               that batch 3 is done: offsets, counts
-    _batches/packed.json                 records of batches before, once run/maintain.py has packed them
+    _batches/packed-….json               records of batches before, once run/maintain.py has packed them
     incarnation-1/…                      the same again, of a topic that was re-created
 
 Executors write files straight from Arrow and report them to the driver, which makes them visible in one
@@ -113,9 +113,9 @@ class Lake:
         return self.records / f"{batch:08d}{'' if attempt is None else f'.{attempt:016x}'}.json"
 
     @property
-    def packed(self) -> Folder:
-        """Records of batches, shortened: those that have none of their own any more."""
-        return self.records / "packed.json"
+    def packed(self) -> list[Folder]:
+        """Files with records of batches, shortened: those that have none of their own any more."""
+        return list(self.records.glob("packed*.json"))
 
     def last_batch(self) -> int:
         """Number of the last batch that is done in all tables of bronze and silver; -1: none."""

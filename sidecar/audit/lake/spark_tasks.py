@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sidecar.audit.errors import AuditError, Misused, NoTopic
+from sidecar.audit.errors import AuditError, Misused, NoTopic, Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
 """Takes numbers and yields JSON. Must be a function of a module, or a `partial` of one."""
-RAISED = (AuditError.__name__, Misused.__name__, NoTopic.__name__)
-TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.(?:{'|'.join(RAISED)}): (.*)")
+RAISED: dict[str, type[Exception]] = {c.__name__: c for c in (AuditError, Misused, NoTopic, Refused)}
+TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.({'|'.join(RAISED)}): (.*)")
 TASK_FAILED = re.compile(
     r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid"
     r"|_duckdb\.(?:IO|InvalidInput)Exception): .*)$",
@@ -57,7 +57,7 @@ def falling(weights: Sequence[int], parallelism: int) -> list[range]:
 
 def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = ()) -> list[Any]:
     """Runs a task for each number below n, or for each of these `shares`, started in this order. Returns the tasks'
-    reports. Raises AuditError if a task raises it or cannot read or write its files."""
+    reports. Raises the error of this package that a task raised; AuditError if it cannot read or write its files."""
     from pyspark.errors import PySparkException
 
     if not n:
@@ -77,7 +77,7 @@ def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = 
     except PySparkException as exc:
         message = TASK_SAID.search(str(exc))
         if message is not None:
-            raise AuditError(message[1]) from exc
+            raise RAISED[message[1]](message[2]) from exc
         failed = TASK_FAILED.search(str(exc))
         if failed is None:
             raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from sidecar.audit.errors import AuditError, NoTopic, Refused, number
+from sidecar.audit.errors import AuditError, NoTopic, Refused
 from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.lake import Lake
@@ -92,9 +92,9 @@ def _aged(age_s: float, since: float) -> float:
 
 @dataclass
 class Continuous:
-    """A loop of batches. `every_s`: from the start of a batch to that of the next; after a batch of `max_records` the
-    next starts at once. A failed batch is tried again, unless it raises Refused. `maintain_every`: batches after which
-    the lake's small files are merged; 0: never."""
+    """A loop of batches. `every_s`: from the start of a batch to that of the next; if `max_records` left some,
+    the next starts at once. A failed batch is tried again, unless it raises Refused. `maintain_every`: batches after
+    which the lake's small files are merged; 0: never."""
 
     spark: SparkSession
     source: str
@@ -144,7 +144,7 @@ class Continuous:
                 self.stopped.wait(min(TOPIC_WAIT_S, self.every_s))
 
     def _once(self) -> None:
-        """Runs one batch, and waits for the rest of the interval unless the batch was full."""
+        """Runs one batch, and waits for the rest of the interval unless `max_records` left some."""
         begun = time.monotonic()
         for lag in self._look():  # a batch may take long, or fail
             if lag.lost_soon:
@@ -156,8 +156,7 @@ class Continuous:
         self._look()
         if batch.new and self.maintain_every and (batch.number + 1) % self.maintain_every == 0:
             self.say(f"the lake: {maintain(self.lake)}")
-        most = number(self.options, "max_records", 0)
-        if not (batch.new and most and batch.records >= most):
+        if not (batch.new and batch.more):
             self.stopped.wait(max(0.0, self.every_s - took))
 
     def _report(self, batch: Batch, took: float) -> None:

@@ -7,12 +7,13 @@ not be folded as one sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from sidecar.audit.errors import AuditError
-from sidecar.audit.ingest.batch import recorded
+from sidecar.audit.errors import Refused
+from sidecar.audit.ingest.batch import recorded, refill, rewritten
 from sidecar.audit.lake.files import FileInfo, batch_of
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import read_json
@@ -34,7 +35,7 @@ class GoldInput:
 
 def gold_input(lake: Lake, n: int) -> GoldInput:
     """Returns the input of gold's next batch. `n`: its number, unless it takes several batches at once. Raises
-    AuditError."""
+    Refused."""
     if n == 0 and has_merged_batches(lake):
         begun = max(lake.committed(table) for table in GOLD.values())
         n = lake.last_batch() if begun < 0 else begun  # a batch that a crash interrupted keeps its input
@@ -42,43 +43,51 @@ def gold_input(lake: Lake, n: int) -> GoldInput:
             name: [f for f in lake.files(table) if (batch_of(f.path) or 0) <= n and f.rows]
             for name, table in SILVER_TABLES.items()
         }
-        return GoldInput(n, silver, _begins(lake, n), True)
-    silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
-    return GoldInput(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
+        counts = [record["counts"] for record in _records(lake, n)]
+        part = GoldInput(n, silver, _begins(lake, n), True)
+    else:
+        silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
+        counts = [recorded(lake, n).counts]
+        part = GoldInput(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
+    for name, files in silver.items():
+        rows, wanted = sum(f.rows for f in files), sum(count.get(name, 0) for count in counts)
+        if rows != wanted:
+            raise Refused(f"{rewritten(lake, n, f'silver.{name}', rows, wanted)} {anew(lake)}")
+    return part
 
 
-def check_rebuildable(lake: Lake) -> None:
-    """Checks that gold can be made anew. Raises AuditError if it cannot."""
+def anew(lake: Lake) -> str:
+    """Returns what to do if gold cannot be continued. Raises Refused if it cannot be made anew either."""
     if has_merged_batches(lake):
         _begins(lake, lake.last_batch())
+    return (
+        f"Remove {lake.root / 'gold'} and {lake.root / '_carried'}, and run again: gold is made anew from silver, and"
+        " nothing is lost."
+    )
 
 
 def has_merged_batches(lake: Lake) -> bool:
     """Returns whether maintenance has merged files or records of several batches."""
     files = (f for table in SILVER_TABLES.values() for f in lake.files(table))
-    return lake.packed.exists() or any(batch_of(f.path) is None for f in files)
+    return bool(lake.packed) or any(batch_of(f.path) is None for f in files)
 
 
 def _begins(lake: Lake, upto: int) -> Ranges:
-    """Returns the offsets before the start of reading in each state partition. Raises AuditError if later ones were
+    """Returns the offsets before the start of reading in each state partition. Raises Refused if later ones were
     lost."""
     begins: Ranges = {}
     for record in _records(lake, upto):
         for p, (begin, end) in record["lost"].items():
             if begin:
-                raise AuditError(
-                    f"gold of {lake.root} cannot be made anew: maintenance has put batches together between which"
-                    f" records were lost. Fill another lake from this one: `sidecar audit run --from"
-                    f" delta://{lake.base} --lake FOLDER`."
+                raise Refused(
+                    f"gold of {lake.root} cannot be made anew: batches were put together between which records were"
+                    f" lost. {refill(lake)}"
                 )
             begins[int(p)] = (begin, end)
     return begins
 
 
-def _records(lake: Lake, upto: int) -> Iterator[Mapping[str, Any]]:
-    if lake.packed.exists():
-        yield from read_json(lake.packed)
-    for n in range(upto + 1):
-        record = lake.batch(n)
-        if record is not None:
-            yield record
+def _records(lake: Lake, upto: int) -> Collection[Mapping[str, Any]]:
+    """Returns the record of each batch. Reads unpacked ones first: those that maintenance removes then are packed."""
+    records = [*filter(None, map(lake.batch, range(upto + 1))), *chain.from_iterable(map(read_json, lake.packed))]
+    return {record["number"]: record for record in records}.values()

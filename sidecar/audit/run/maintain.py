@@ -8,7 +8,9 @@ Spark.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
+from itertools import chain
 
 from sidecar.audit.lake.lake import RETENTION_HOURS, Lake
 from sidecar.audit.lake.storage import put_json, read_json
@@ -55,15 +57,21 @@ def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BY
 
 
 def _pack_records(lake: Lake, below: int) -> int:
-    """The records of batches that are over go into one file, and those of attempts away. The last two stay: of them the
-    next batch is made."""
+    """Puts the records of batches below this number into one file, and removes those of attempts. The last two stay:
+    of them the next batch is made.
+
+    The file has a name of its own, and only what went into it is removed. So two may do this at once: a record may be
+    in two files, and is always in one."""
     old = [p for p in lake.records.glob("*.json") if p.name[:8].isdigit() and int(p.name[:8]) < below]
-    records = [read_json(p) for p in sorted(old, key=lambda p: p.name) if p.stem.isdigit()]
-    if records:
-        before = read_json(lake.packed) if lake.packed.exists() else []
-        known = {record["number"] for record in before}
-        more = [{name: record[name] for name in PACKED} for record in records if record["number"] not in known]
-        put_json(lake.packed, [*before, *more])
+    own, packed = [p for p in old if p.stem.isdigit()], lake.packed
+    if own or len(packed) > 1:
+        try:
+            records = [*map(read_json, own), *chain.from_iterable(map(read_json, packed))]
+        except FileNotFoundError:  # another maintenance was faster
+            return 0
+        kept = {record["number"]: {name: record[name] for name in PACKED} for record in records}
+        put_json(lake.records / f"packed-{uuid.uuid4().hex[:12]}.json", [kept[n] for n in sorted(kept)])
+        old += packed
     for path in old:
         path.unlink(missing_ok=True)
-    return len(records)
+    return len(own)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import CommitFailedError
 
-from sidecar.audit.errors import AuditError, number
+from sidecar.audit.errors import AuditError, Refused, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest.batch import ingest, recorded, waiting
@@ -24,7 +24,7 @@ from sidecar.audit.lake.files import FileInfo, Target, reported
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import falling, numbered, parallelism
 from sidecar.audit.lake.storage import Folder, put_json, read_json, remove_all
-from sidecar.audit.run.gold_input import GoldInput, check_rebuildable, gold_input
+from sidecar.audit.run.gold_input import GoldInput, anew, gold_input
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 
@@ -67,11 +67,11 @@ def make_gold(
     made = 0
     lake.setup(list(GOLD.values()))
     while (n := _done(lake) + 1) <= lake.last_batch():
-        part = gold_input(lake, n)
         try:
+            part = gold_input(lake, n)
             _batch(spark, lake, part, options or {})
         except FASTER:
-            if _done(lake) < part.batch:
+            if _done(lake) < n:
                 raise
             continue
         made += 1
@@ -101,8 +101,8 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     n, silver = part.batch, part.silver
     carried = {} if part.first else _carried(lake, n - 1)
     left = _left(lake, n)
-    if part.first and all(lake.committed(table) < 0 for table in GOLD.values()):
-        remove_all(left)  # left by an earlier version
+    # A listing of another version may be there, and another run may do the same: its files stay, as it may name them.
+    anew = part.first and all(lake.committed(table) < 0 for table in GOLD.values())
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     targets = {f"gold.{t.table.name}": t for t in gold}
     for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
@@ -116,7 +116,7 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
     files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
-    if not (left / LISTED).is_file():
+    if anew or not (left / LISTED).is_file():
         _put_carried(left, files)
     for target in gold:
         lake.commit(target, files[f"gold.{target.table.name}"], n)
@@ -164,11 +164,7 @@ def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:
     listed = folder / LISTED
     listing = read_json(listed) if listed.is_file() else {}
     if listing.get("version") != CARRIED_VERSION:
-        check_rebuildable(lake)
-        raise AuditError(
-            f"gold in {lake.root} was made by another version of this program: remove {lake.root / 'gold'} and"
-            f" {lake.root / '_carried'}, and run again. It is made anew from silver; nothing is lost."
-        )
+        raise Refused(f"gold in {lake.root} was made by another version of this program. {anew(lake)}")
     return {
         name: ([str(folder / path) for path, _ in files], sum(rows for _, rows in files))
         for name, files in listing["files"].items()

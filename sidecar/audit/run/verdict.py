@@ -21,7 +21,8 @@ PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
 class Verdict:
     """Findings of the whole lake, in numbers. `proven` and `possible`: second owners; `stale_writes`: records of fenced
     coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `completeness`:
-    completeness of the history (completeness.py)."""
+    completeness of the history (completeness.py); `unknown`: state partitions that were read and of which gold has no
+    coverage; `gold_batch`, `last_batch`: the last batch of all tables of gold, and of bronze."""
 
     proven: int
     possible: int
@@ -29,6 +30,9 @@ class Verdict:
     went_back: int
     unreadable: int
     completeness: Completeness
+    unknown: int
+    gold_batch: int
+    last_batch: int
     groups: int
     records: int
 
@@ -47,7 +51,11 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        return self.completeness.complete and not self.unreadable
+        return self.up_to_date and self.completeness.complete and not (self.unknown or self.unreadable)
+
+    @property
+    def up_to_date(self) -> bool:
+        return self.gold_batch == self.last_batch
 
     @property
     def complete_since_ms(self) -> int | None:
@@ -68,7 +76,13 @@ class Verdict:
             f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
             f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
         ]
-        if self.completeness.complete:
+        if not self.up_to_date:
+            first, last = self.gold_batch + 1, self.last_batch
+            lacks = f"batch {last}" if first == last else f"the batches {first} to {last}"
+            out.append(f"Gold lacks {lacks}, so this is not all: run again, unless a run is at it.")
+        elif self.unknown:
+            out.append(f"Of {self.unknown} state partitions no record was there, and nothing tells what they had.")
+        elif self.completeness.complete:
             out.append("Every record is there, from the first one on.")
             if self.completeness.without_record:
                 taken = self.completeness.without_record
@@ -81,10 +95,15 @@ class Verdict:
 
 
 def verdict(lake: Lake) -> Verdict:
-    """Returns the lake's verdict. Reads little: findings, and a row for each group."""
+    """Returns the lake's verdict. Reads little: findings, and a row for each group.
+
+    Gold's batch is read first and bronze's last: if they are the same, no table of gold has changed meanwhile."""
+    gold_batch = lake.done(list(GOLD.values()))
     overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
     back = lake.read_arrow(GOLD["rebalances"], ["went_back"]).column("went_back")
+    partitions = {c["state_partition"] for c in covered if c["scope"] == "partition"}
+    positions = (lake.batch(lake.last_batch()) or {"position": {}})["position"]
     return Verdict(
         proven=overlaps.count("proven"),
         possible=overlaps.count("possible"),
@@ -92,6 +111,9 @@ def verdict(lake: Lake) -> Verdict:
         went_back=pc.sum(back).as_py() or 0,
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
         completeness=combined(completeness(c) for c in covered if c["scope"] == "partition"),
+        unknown=len(positions.keys() - {str(p) for p in partitions}),
+        gold_batch=gold_batch,
+        last_batch=lake.committed(BRONZE),
         groups=len({c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}),
         records=sum(f.rows for f in lake.files(BRONZE)),
     )

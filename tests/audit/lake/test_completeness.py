@@ -21,6 +21,7 @@ from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
 from sidecar.state.keys import decode_key
 from tests.audit.lake.making import bronze
+from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK
 
@@ -119,6 +120,41 @@ def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, mon
     assert last_batch(lake).number == 1
     report = LakeReport(lake)
     assert report.code == 4 and report.verdict.completeness.lost == 70
+
+
+def test_gold_that_lacks_a_batch_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs die before silver, before gold, and between two tables of gold."""
+    lake, source, real = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl", Lake.commit
+    dies_at = ""
+
+    def dies(self: Lake, target: Any, *args: Any) -> bool:
+        if dies_at in (target.table.layer, target.table.name):
+            raise Died
+        return real(self, target, *args)
+
+    monkeypatch.setattr(Lake, "commit", dies)
+    for batch, (begin, end) in enumerate(((0, MIDDLE), (MIDDLE, len(ENTRIES)))):
+        dump([bronze(ENTRIES[begin:end], 0, begin)], source)
+        for name in ("silver", "gold", "stale_writes"):
+            dies_at = name
+            with pytest.raises(Died):
+                pipeline.audit(SPARK, f"file://{source}", lake)
+            assert not verdict(lake).complete and f"Gold lacks batch {batch}, " in "".join(verdict(lake).lines())
+        done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
+        assert done.exit_code == 4 and "Every record is there" not in done.stdout
+        dies_at = ""
+        pipeline.audit(SPARK, f"file://{source}", lake)
+        assert LakeReport(lake).code == 0
+
+
+def test_a_state_partition_without_a_record_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    dump([bronze(ENTRIES, 0)], source)
+    with monkeypatch.context() as patch:
+        patch.setattr("sidecar.audit.source.uri.DumpSource.bounds", lambda self: {0: (0, len(ENTRIES)), 1: (0, 5)})
+        pipeline.audit(SPARK, f"file://{source}", lake)
+    done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
+    assert (done.exit_code, verdict(lake).unknown) == (4, 1) and "Of 1 state partitions no record" in done.stdout
 
 
 def test_a_question_is_answered_from_tables_of_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

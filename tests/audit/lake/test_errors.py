@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
-from sidecar.audit.errors import AuditError, Misused
+from sidecar.audit.errors import AuditError, Misused, NoTopic, Refused
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.lake.spark_tasks import numbered
 from sidecar.audit.run import pipeline
 from sidecar.audit.source.uri import dump, open_source
 from sidecar.audit.tables.gold import GOLD
@@ -72,6 +75,16 @@ def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) 
     wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "Records_per_task=many"])  # in any case
     missing = CliRunner().invoke(app, [*said, f"file://{tmp_path}/none"])
     assert (wrong.exit_code, missing.exit_code) == (Code.USAGE, Code.UNREACHED)
+
+
+@pytest.mark.parametrize("error", [AuditError, Misused, NoTopic, Refused])
+def test_the_driver_raises_what_a_task_raised(error: type[Exception]) -> None:
+    spark = MagicMock()
+    failed = f"Job aborted\n  File x\n{error.__module__}.{error.__name__}: it is so\n\tat org.apache.spark"
+    spark.range.return_value.mapInArrow.return_value.collect.side_effect = PySparkException(failed)
+    with pytest.raises(AuditError, match=r"^it is so$") as raised:
+        numbered(spark, 1, iter)
+    assert raised.type is error
 
 
 def test_a_moment_is_told_from_a_duration() -> None:

