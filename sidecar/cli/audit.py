@@ -416,7 +416,8 @@ def _is_time(name: str) -> bool:
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:
     from sidecar.audit.run.verdict import verdict
 
-    v = verdict(lake)
+    with _errors():
+        v = verdict(lake)
     if output is Output.TABLE:
         for line in v.lines():
             echo(line)

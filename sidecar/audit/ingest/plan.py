@@ -63,7 +63,7 @@ def plan_ranges(
     before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
 ) -> tuple[Ranges, Ranges]:
     """Returns the offsets to read of each partition, and those never to be read: gone already, or before the start."""
-    starts = starting_offsets(options)
+    starts = starting_offsets(options, bounds if before.number < 0 else None)
     ranges, lost = {}, {}
     for p, (low, high) in bounds.items():
         have = before.position.get(p)

@@ -13,7 +13,7 @@ Ranges = dict[int, tuple[int, int]]
 """State partition -> its first offset, and the one behind its last."""
 
 
-def starting_offsets(options: Mapping[str, str], bounds: Ranges | None = None) -> dict[int, int]:
+def starting_offsets(options: Mapping[str, str], bounds: Mapping[int, tuple[int, int]] | None = None) -> dict[int, int]:
     """Returns the first offset to read of each partition; one that is missing begins at its first record. Raises
     Misused, also for an offset that is not within the source's `bounds`."""
     text = options.get("starting_offsets", "earliest")
