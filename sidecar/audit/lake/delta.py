@@ -56,8 +56,11 @@ class DeltaTables:
         return self.root / table.layer / table.name
 
     def create(self, table: Table) -> None:
-        """Makes the table, empty, unless it is there."""
-        if self._log(table) is None:
+        """Makes the table, empty, or adds the columns that an existing one lacks."""
+        opened = self._log(table)
+        if opened is not None:
+            _complete(opened.log, table)
+        else:
             DeltaTable.create(
                 str(self.folder(table)),
                 Schema.from_arrow(table.arrow),
@@ -131,6 +134,7 @@ class DeltaTables:
         log = _open(self.folder(table))
         if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
             return 0, 0
+        _complete(log, table)  # compaction keeps only the columns that the log has
         try:
             done = log.optimize.compact(
                 partition_filters=[("open", "=", "false")] if "open" in table.by else None,
@@ -149,6 +153,34 @@ class DeltaTables:
         if log is None or not log.vacuum(dry_run=True, **options):
             return []
         return log.vacuum(dry_run=False, **options)
+
+
+def _complete(log: DeltaTable, table: Table) -> None:
+    """Adds columns of a newer version, and newer fields within columns. Rows in older files have nulls there."""
+    missing = _missing(log, table)
+    try:
+        if missing:
+            log.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+    except CommitFailedError:
+        log.update_incremental()
+        if _missing(log, table):  # no other writer has added them
+            raise
+
+
+def _missing(log: DeltaTable, table: Table) -> list[Any]:
+    known = pa.schema(log.schema().to_arrow())
+    return [
+        f.with_nullable(True) for f in table.arrow if f.name not in known.names or not _covers(known.field(f.name), f)
+    ]
+
+
+def _covers(known: Any, wanted: Any) -> bool:
+    """Whether a field has all fields within the wanted one."""
+    if pa.types.is_list(wanted.type):
+        return _covers(known.type.value_field, wanted.type.value_field)
+    parts = list(wanted.type) if pa.types.is_struct(wanted.type) else []
+    names = {f.name: f for f in known.type} if parts else {}
+    return all(f.name in names and _covers(names[f.name], f) for f in parts)
 
 
 def is_open(file: FileInfo) -> bool:

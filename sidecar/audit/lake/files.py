@@ -218,14 +218,16 @@ def in_duckdb(db: Any, table: Table, paths: Sequence[str], folder: str) -> str:
 
 
 def listed(table: Table, paths: Sequence[str]) -> str:
-    """Returns SQL to follow FROM in any DuckDB that can open these files, for their rows."""
+    """Returns SQL to follow FROM in any DuckDB that can open these files, for their rows. A column that files of an
+    earlier version lack is null there."""
     if not paths:
         return no_rows(table)
     files = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
     names = ", ".join(f'"{n}"' for n in table.names)
     types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
-    return f"(SELECT {names} FROM read_parquet([{files}]{hive}))"
+    read = f"SELECT * FROM read_parquet([{files}]{hive}, union_by_name = true)"
+    return f"(SELECT {names} FROM ({no_rows(table)} UNION ALL BY NAME {read}))"
 
 
 def no_rows(table: Table) -> str:
