@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
-from sidecar.audit.lake.storage import Folder, ObjectFolder
+from sidecar.audit.lake.storage import Folder, ObjectFolder, folder_at
 from sidecar.audit.tables.columns import Table
 
 APP = "group-state-audit"
@@ -123,10 +123,10 @@ class DeltaTables:
             return False
         return True
 
-    def files(self, table: Table) -> list[FileInfo]:
-        """With paths that can be opened."""
+    def files(self, table: Table) -> list[FileInfo] | None:
+        """With paths that can be opened; None if there is no such table."""
         opened = self._log(table)
-        return [] if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
+        return None if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
 
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
@@ -196,7 +196,7 @@ def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[An
 
 def delta_files(folder: Folder) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
-    log = _open(folder)
+    log = _open(folder_at(str(folder)))
     return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
 
 

@@ -222,12 +222,18 @@ def listed(table: Table, paths: Sequence[str]) -> str:
     earlier version lack is null there."""
     if not paths:
         return no_rows(table)
-    files = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+    files = ", ".join(map(duck_path, paths))
     names = ", ".join(f'"{n}"' for n in table.names)
     types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
     read = f"SELECT * FROM read_parquet([{files}]{hive}, union_by_name = true)"
     return f"(SELECT {names} FROM ({no_rows(table)} UNION ALL BY NAME {read}))"
+
+
+def duck_path(path: str, pattern: str = "") -> str:
+    """Returns a path as DuckDB's literal, in which only the `pattern` behind it has wildcards."""
+    plain = re.sub(r"[\[*?]", r"[\g<0>]", path) + pattern
+    return "'" + plain.replace("'", "''") + "'"
 
 
 def no_rows(table: Table) -> str:
