@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from typer.testing import CliRunner
 
+from sidecar.audit import dataframes
 from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError, Misused
 from sidecar.audit.ingest import batch as ingests
@@ -72,6 +74,13 @@ def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) 
     wrong = CliRunner().invoke(app, [*said, "kafka://h:1", "-O", "records_per_task=many"])
     missing = CliRunner().invoke(app, [*said, f"file://{tmp_path}/none"])
     assert (wrong.exit_code, missing.exit_code) == (Code.USAGE, Code.UNREACHED)
+
+
+def test_gold_of_a_stream_is_refused() -> None:
+    """Each of its batches would be folded by itself, so no earlier member would own anything."""
+    with pytest.raises(Misused, match="gold needs all records"):
+        dataframes.gold(MagicMock(isStreaming=True))
+    assert dataframes.gold(MagicMock(isStreaming=False)) is not None
 
 
 def test_a_moment_is_told_from_a_duration() -> None:
