@@ -22,6 +22,9 @@ from sidecar.audit.lake.storage import file_system, is_remote
 from sidecar.audit.tables.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
+WAITING_BYTES = 256 << 20
+"""Rows that wait in all folders of a table: a task may have a folder for each day and partition, and some hundred MB of
+memory."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 Partition = tuple[tuple[str, str | None], ...]
 LONGEST_STATISTIC = 64
@@ -94,6 +97,8 @@ class TableWriter:
             f.bytes += data.nbytes
             if f.rows >= ROW_GROUP_ROWS or f.bytes >= ROW_GROUP_BYTES:
                 self._flush(f)
+        while sum(f.bytes for f in self._files.values()) > WAITING_BYTES:
+            self._flush(max(self._files.values(), key=lambda f: f.bytes))
 
     def close(self) -> list[FileInfo]:
         return [self._closed(f) for f in self._files.values()]
