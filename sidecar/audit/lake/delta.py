@@ -15,9 +15,10 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
 from sidecar.audit.lake.storage import Folder, ObjectFolder, folder_at
 from sidecar.audit.tables.columns import Table
@@ -143,6 +144,8 @@ class DeltaTables:
             )
         except CommitFailedError:  # somebody else has put them together
             return 0, 0
+        except DeltaError as exc:
+            raise AuditError(f"{table.layer}.{table.name} cannot be compacted: {exc}") from exc
         return done["numFilesRemoved"], done["numFilesAdded"]
 
     def vacuum(self, table: Table, hours: int) -> list[str]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import DeltaTables
 from sidecar.audit.lake.files import TableWriter, dataset, listed
 from sidecar.audit.lake.lake import Lake
@@ -71,12 +72,19 @@ def test_duckdb_reads_a_lake_that_this_version_has_never_written(lake: Lake) -> 
 
 
 def test_maintenance_keeps_the_values(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of files that a version has written which did not add the column to the log."""
+    """A version that did not add the column to the log has written one of the files."""
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTables, "create", lambda self, table: None)
         put(lake, NEW, 1, AFTER)
     assert lake.tables.compact(NEW, 1, 1 << 20) == (2, 1)
     assert sorted(by_arrow(lake), key=lambda r: r["id"]) == [FILLED, AFTER]
+
+
+def test_maintenance_names_the_table_of_a_damaged_file(lake: Lake) -> None:
+    put(lake, NEW, 1, AFTER)
+    Path(lake.files(NEW)[0].path).write_bytes(b"no Parquet")
+    with pytest.raises(AuditError, match=r"gold\.things cannot be compacted"):
+        lake.tables.compact(NEW, 1, 1 << 20)
 
 
 def test_the_columns_are_added_once_also_by_two_writers_and_stay_for_an_earlier_version(lake: Lake) -> None:
