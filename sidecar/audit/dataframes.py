@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
+from sidecar.audit.errors import Misused
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Database, Frame, computed, sql
 from sidecar.audit.gold.tasks import folding
@@ -47,7 +48,13 @@ def silver(records: DataFrame) -> DataFrame:
 
 def gold(silver: DataFrame) -> DataFrame:
     """Folds silver, which has all records of its state partitions from their first one on. All of a state partition
-    goes through one task, and what does not fit into its memory through the executor's disk."""
+    goes through one task, and what does not fit into its memory through the executor's disk. Raises Misused for a
+    stream, each of whose batches would be folded as if there was no record before it."""
+    if silver.isStreaming:
+        raise Misused(
+            "gold needs all records of a state partition, and a stream gives each batch alone: write silver of the"
+            " stream to a table and read that, or run `sidecar audit stream`"
+        )
     return silver.repartition("state_partition").mapInArrow(_folded, _ddl(GOLD))
 
 

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime
 
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+YEAR_2000_MS, YEAR_2100_MS = 946_684_800_000, 4_102_444_800_000
+"""Bounds of Unix ms: a number beyond them is a date without its dashes, such as 20261123103200."""
 EXAMPLES = "2026-11-23T08:15, 2026-11-23 08:15:30.5+01:00, 1795420800000 (Unix ms), or 15m, 2h, 3d (so long ago)"
 
 
@@ -16,6 +18,8 @@ def moment(text: str, now_ms: int) -> int:
     if ago is not None:
         return now_ms - int(ago[1]) * UNITS_MS[ago[2]]
     if re.fullmatch(r"\d{11,14}", text):
+        if not YEAR_2000_MS <= int(text) < YEAR_2100_MS:
+            raise ValueError(f"{text} is no Unix ms of the years 2000 to 2099. Write {EXAMPLES}.")
         return int(text)
     try:
         at = datetime.fromisoformat(text)

@@ -158,6 +158,12 @@ def test_moments_as_people_write_them(text: str, ms: int) -> None:
     assert moment(text, 10_000_000) == ms
 
 
+@pytest.mark.parametrize("text", ["20261123103200", "202611231032", "946684799999", "4102444800000"])
+def test_a_date_without_dashes_is_no_unix_ms(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"{text} is no Unix ms of the years 2000 to 2099\. Write 2026-11-23T08:15"):
+        moment(text, 0)
+
+
 def test_what_is_no_moment_says_what_would_be_one() -> None:
     with pytest.raises(ValueError, match="so long ago"):
         moment("yesterday", 0)

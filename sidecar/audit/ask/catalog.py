@@ -7,12 +7,11 @@ are `bronze`, `silver` and `gold`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sidecar.audit.ask.runs import runs
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.lake.storage import is_remote
+from sidecar.audit.lake.storage import uri_of
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
@@ -25,7 +24,9 @@ SCHEMA = "group_state"
 
 
 def statements(lake: Lake, tool: str, layers: Collection[str] = tuple(LAYERS)) -> Iterator[str]:
-    """SQL without semicolons. DuckDB's names files, so it is of one moment; that of the others stays true."""
+    """Yields SQL without semicolons. DuckDB's names files, so it is of one moment; that of the others stays true.
+    Raises AuditError if there is no lake."""
+    lake.require()
     for layer in layers:
         schema = layer if tool == "duckdb" else SCHEMA if layer == "gold" else f"{SCHEMA}_{layer}"
         yield f"CREATE SCHEMA IF NOT EXISTS {'delta.' if tool == 'trino' else ''}{schema}"
@@ -51,11 +52,12 @@ def _spark(lake: Lake, schema: str, table: Table) -> Iterator[str]:
 
 
 def _delta(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    yield f"CREATE TABLE IF NOT EXISTS {schema}.{table.name} USING delta LOCATION {_text(_location(lake, table))}"
+    place = _text(uri_of(lake.tables.folder(table)))
+    yield f"CREATE TABLE IF NOT EXISTS {schema}.{table.name} USING delta LOCATION {place}"
 
 
 def _trino(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    place = _location(lake, table).replace("'", "''")
+    place = uri_of(lake.tables.folder(table)).replace("'", "''")
     names = f"schema_name => '{schema}', table_name => '{table.name}', table_location => '{place}'"
     yield f"CALL delta.system.register_table({names})"
 
@@ -67,11 +69,6 @@ MADE: dict[str, Callable[[Lake, str, Table], Iterator[str]]] = {
     "trino": _trino,
 }
 """`spark` needs no jar; `delta` is for Spark with Delta's connector, and whatever else takes its SQL."""
-
-
-def _location(lake: Lake, table: Table) -> str:
-    folder = lake.tables.folder(table)
-    return str(folder) if is_remote(folder) else Path(folder).as_uri()
 
 
 def _text(value: str) -> str:

@@ -16,7 +16,7 @@ from sidecar.audit.ask.query import at_one_batch
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.lake.storage import is_remote
+from sidecar.audit.lake.storage import uri_of
 from sidecar.audit.source.uri import opened
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
@@ -34,14 +34,17 @@ def publish(lake: Lake, catalog: Any) -> int:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     # Read before the lake is, so that nothing newer is ever replaced.
     tables = {name: _table(catalog, table) for name, table in GOLD.items()}
-    batch, files = at_one_batch(
-        lake, lambda: (lake.done(list(GOLD.values())), {n: lake.files(t) for n, t in GOLD.items()})
-    )
+    batch, files = at_one_batch(lake, lambda: (lake.done(list(GOLD.values())), {n: _files(lake, n) for n in GOLD}))
     summary = {BATCH: str(batch)}
     try:
-        return sum(_replaced(tables[name], {_uri(f.path): f for f in infos}, summary) for name, infos in files.items())
+        return sum(_replaced(tables[name], wanted, summary) for name, wanted in files.items())
     except CommitFailedException as exc:
         raise AuditError(f"somebody else publishes to this catalog ({exc}): publish again") from exc
+
+
+def _files(lake: Lake, name: str) -> dict[str, FileInfo]:
+    """Returns the files of a table by their URIs."""
+    return {uri_of(f.path): f for f in lake.files(GOLD[name])}
 
 
 def _table(catalog: Any, table: Table) -> Any:
@@ -102,7 +105,3 @@ def _data_file(table: Any, uri: str, file: FileInfo) -> Any:
         spec_id=table.spec().spec_id,
         **statistics.to_serialized_dict(),
     )
-
-
-def _uri(path: str) -> str:
-    return path if is_remote(path) else f"file://{path}"

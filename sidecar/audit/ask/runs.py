@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sidecar.audit.lake.files import duck_type, no_rows
+from sidecar.audit.lake.files import duck_path, duck_type, no_rows
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import is_remote, read_json
 from sidecar.audit.tables.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
@@ -56,7 +56,7 @@ def _records(lake: Lake, db: Any) -> str:
         rows = [{n: list(r[n].items()) if isinstance(r[n], dict) else r[n] for n in RECORDED} for r in records]
         db.register("recorded", pa.Table.from_pylist(rows, pa.schema(list(RECORDED.items()))))
         return "recorded"
-    places = [str(lake.records / "????????.json"), *([str(lake.records / "packed*.json")] if lake.packed else [])]
-    files = ", ".join("'" + place.replace("'", "''") + "'" for place in places)
+    patterns = ["/????????.json", *(["/packed*.json"] if lake.packed else [])]
+    files = ", ".join(duck_path(str(lake.records), pattern) for pattern in patterns)
     types = ", ".join(f"{name}: '{duck_type(kind)}'" for name, kind in RECORDED.items())
     return f"read_json([{files}], columns = {{{types}}})"

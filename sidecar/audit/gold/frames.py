@@ -69,6 +69,11 @@ class Database:
         return self.query(f"select * from {no_rows(table)}")
 
 
+def _processors() -> int:
+    """Returns the number of processors that this process may use; of all of them, on macOS."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def database(memory: str = "", folder: str = "") -> Iterator[Database]:
     """Yields a database. `memory`: its limit in DuckDB's notation; empty: an equal share for each processor. `folder`:
@@ -82,7 +87,7 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
         if not memory:
             ((all_of_it,),) = connection.execute("select current_setting('memory_limit')").fetchall()
             amount, unit = str(all_of_it).split()
-            memory = f"{float(amount) / len(os.sched_getaffinity(0)):.1f} {unit}"
+            memory = f"{float(amount) / _processors():.1f} {unit}"
         connection.execute(f"set memory_limit = '{memory}'")
         # Each of many queries would read the footers of the same files.
         connection.execute("set parquet_metadata_cache = true")

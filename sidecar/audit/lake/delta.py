@@ -15,11 +15,12 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
-from sidecar.audit.lake.storage import Folder, ObjectFolder
+from sidecar.audit.lake.storage import Folder, ObjectFolder, folder_at
 from sidecar.audit.tables.columns import Table
 
 APP = "group-state-audit"
@@ -56,8 +57,11 @@ class DeltaTables:
         return self.root / table.layer / table.name
 
     def create(self, table: Table) -> None:
-        """Makes the table, empty, unless it is there."""
-        if self._log(table) is None:
+        """Makes the table, empty, or adds the columns that an existing one lacks."""
+        opened = self._log(table)
+        if opened is not None:
+            _complete(opened.log, table)
+        else:
             DeltaTable.create(
                 str(self.folder(table)),
                 Schema.from_arrow(table.arrow),
@@ -120,10 +124,10 @@ class DeltaTables:
             return False
         return True
 
-    def files(self, table: Table) -> list[FileInfo]:
-        """With paths that can be opened."""
+    def files(self, table: Table) -> list[FileInfo] | None:
+        """With paths that can be opened; None if there is no such table."""
         opened = self._log(table)
-        return [] if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
+        return None if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
 
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
@@ -131,6 +135,7 @@ class DeltaTables:
         log = _open(self.folder(table))
         if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
             return 0, 0
+        _complete(log, table)  # compaction keeps only the columns that the log has
         try:
             done = log.optimize.compact(
                 partition_filters=[("open", "=", "false")] if "open" in table.by else None,
@@ -139,6 +144,8 @@ class DeltaTables:
             )
         except CommitFailedError:  # somebody else has put them together
             return 0, 0
+        except DeltaError as exc:
+            raise AuditError(f"{table.layer}.{table.name} cannot be compacted: {exc}") from exc
         return done["numFilesRemoved"], done["numFilesAdded"]
 
     def vacuum(self, table: Table, hours: int) -> list[str]:
@@ -149,6 +156,34 @@ class DeltaTables:
         if log is None or not log.vacuum(dry_run=True, **options):
             return []
         return log.vacuum(dry_run=False, **options)
+
+
+def _complete(log: DeltaTable, table: Table) -> None:
+    """Adds columns of a newer version, and newer fields within columns. Rows in older files have nulls there."""
+    missing = _missing(log, table)
+    try:
+        if missing:
+            log.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+    except CommitFailedError:
+        log.update_incremental()
+        if _missing(log, table):  # no other writer has added them
+            raise
+
+
+def _missing(log: DeltaTable, table: Table) -> list[Any]:
+    known = pa.schema(log.schema().to_arrow())
+    return [
+        f.with_nullable(True) for f in table.arrow if f.name not in known.names or not _covers(known.field(f.name), f)
+    ]
+
+
+def _covers(known: Any, wanted: Any) -> bool:
+    """Whether a field has all fields within the wanted one."""
+    if pa.types.is_list(wanted.type):
+        return _covers(known.type.value_field, wanted.type.value_field)
+    parts = list(wanted.type) if pa.types.is_struct(wanted.type) else []
+    names = {f.name: f for f in known.type} if parts else {}
+    return all(f.name in names and _covers(names[f.name], f) for f in parts)
 
 
 def is_open(file: FileInfo) -> bool:
@@ -164,7 +199,7 @@ def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[An
 
 def delta_files(folder: Folder) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
-    log = _open(folder)
+    log = _open(folder_at(str(folder)))
     return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
 
 

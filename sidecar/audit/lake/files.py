@@ -22,6 +22,9 @@ from sidecar.audit.lake.storage import file_system, is_remote
 from sidecar.audit.tables.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
+WAITING_BYTES = 256 << 20
+"""Rows that wait in all folders of a table: a task may have a folder for each day and partition, and some hundred MB of
+memory."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 Partition = tuple[tuple[str, str | None], ...]
 LONGEST_STATISTIC = 64
@@ -94,6 +97,8 @@ class TableWriter:
             f.bytes += data.nbytes
             if f.rows >= ROW_GROUP_ROWS or f.bytes >= ROW_GROUP_BYTES:
                 self._flush(f)
+        while sum(f.bytes for f in self._files.values()) > WAITING_BYTES:
+            self._flush(max(self._files.values(), key=lambda f: f.bytes))
 
     def close(self) -> list[FileInfo]:
         return [self._closed(f) for f in self._files.values()]
@@ -218,14 +223,22 @@ def in_duckdb(db: Any, table: Table, paths: Sequence[str], folder: str) -> str:
 
 
 def listed(table: Table, paths: Sequence[str]) -> str:
-    """Returns SQL to follow FROM in any DuckDB that can open these files, for their rows."""
+    """Returns SQL to follow FROM in any DuckDB that can open these files, for their rows. A column that files of an
+    earlier version lack is null there."""
     if not paths:
         return no_rows(table)
-    files = ", ".join("'" + p.replace("'", "''") + "'" for p in paths)
+    files = ", ".join(map(duck_path, paths))
     names = ", ".join(f'"{n}"' for n in table.names)
     types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
-    return f"(SELECT {names} FROM read_parquet([{files}]{hive}))"
+    read = f"SELECT * FROM read_parquet([{files}]{hive}, union_by_name = true)"
+    return f"(SELECT {names} FROM ({no_rows(table)} UNION ALL BY NAME {read}))"
+
+
+def duck_path(path: str, pattern: str = "") -> str:
+    """Returns a path as DuckDB's literal, in which only the `pattern` behind it has wildcards."""
+    plain = re.sub(r"[\[*?]", r"[\g<0>]", path) + pattern
+    return "'" + plain.replace("'", "''") + "'"
 
 
 def no_rows(table: Table) -> str:

@@ -16,6 +16,7 @@ a file system that the driver and all executors share, or in an object store (st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ import pyarrow.dataset as ds
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import DeltaTables
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, dataset, in_duckdb, listed
-from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json
+from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 FORMAT = "delta"
 RETENTION_HOURS = 7 * 24
+GLOB = re.compile(r"[][{}*]")
+"""Wildcards of Hadoop in a path."""
 
 
 def unreadable(table: Table, exc: Exception) -> AuditError:
@@ -63,7 +66,7 @@ class Lake:
     @classmethod
     def at(cls, uri: str | PathLike[str], incarnation: int | None = None) -> Lake:
         """A folder, or the URI of one in an object store; delta://FOLDER is the same as FOLDER. Raises AuditError."""
-        base = folder_at(str(uri).removeprefix(f"{FORMAT}://"))
+        base = folder_at(str(uri))
         try:
             known = read_json(base / "lake.json") if is_lake(base) else {}
         except OSError as exc:
@@ -145,12 +148,20 @@ class Lake:
         return self.tables.commit(target, files, batch, attempt)
 
     # ---- reading ------------------------------------------------------------------------------------------
+    def require(self) -> None:
+        """Raises AuditError if the folder has no lake."""
+        if not is_lake(self.base):
+            raise AuditError(f"there is no lake in {self.base}: check the folder, or fill it with `sidecar audit run`")
+
     def files(
         self, table: Table, batch: int | None = None, days: Days | None = None, group: str = ""
     ) -> list[FileInfo]:
         """All files that are visible now, or those that this batch wrote. `days`, `group`: without those that cannot
         have a record of that day, or of that group: in bronze folders tell, elsewhere nothing does."""
         files = self.tables.files(table)
+        if files is None:
+            self.require()
+            return []
         if batch is not None:
             files = [f for f in files if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
         if days is not None and "day" in table.by:
@@ -171,10 +182,10 @@ class Lake:
         its rows only."""
         from pyspark.sql.functions import col
 
-        paths = [f.path for f in self.files(table, None, days, group)]
+        paths = [GLOB.sub(r"\\\g<0>", uri_of(f.path)) for f in self.files(table, None, days, group)]
         if not paths:
             return spark.createDataFrame([], table.ddl)
-        base = str(self.tables.folder(table))
+        base = uri_of(self.tables.folder(table))
         rows = spark.read.schema(table.ddl).option("basePath", base).parquet(*paths).select(*table.names)
         return rows.where(col("group_id") == group) if group else rows
 

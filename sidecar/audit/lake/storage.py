@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -25,6 +26,10 @@ from deltalake.fs import DeltaStorageHandler
 from sidecar.audit.errors import AuditError
 
 SCHEMES = ("s3", "s3a", "abfs", "abfss", "gs", "az")
+FORMS = "FOLDER, s3://BUCKET/FOLDER, abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER or gs://BUCKET/FOLDER"
+URI = re.compile(r"([A-Za-z][\w+.-]*):/")
+REFUSED = "%#?\\"
+"""Characters that no lake's folder has: delta-rs decodes `%`, and tools that take URIs end a path at `#` or `?`."""
 
 
 class Folder(Protocol):
@@ -153,7 +158,21 @@ def is_remote(path: str | Folder) -> bool:
 
 
 def folder_at(uri: str) -> Folder:
-    return ObjectFolder(uri.rstrip("/")) if "://" in uri else Path(uri).absolute()
+    """Returns a lake's folder: delta://FOLDER and file://FOLDER are FOLDER. Raises AuditError with the valid forms."""
+    text = re.sub("^(delta|file)://", "", uri)
+    scheme = URI.match(text)
+    if scheme is not None and not (scheme[1] in SCHEMES and urlsplit(text).netloc):
+        raise AuditError(f"{uri!r} is no folder of a lake: {FORMS}")
+    folder = Path(text).absolute() if scheme is None else ObjectFolder(text.rstrip("/"))
+    if set(REFUSED) & set(str(folder)):
+        raise AuditError(f"{folder} is no folder of a lake: its path must have none of {' '.join(REFUSED)}")
+    return folder
+
+
+def uri_of(path: str | Folder) -> str:
+    """Returns the URI of a lake's file or folder. Nothing is percent-encoded: Hadoop would not decode it."""
+    text = os.fspath(path)
+    return text if "://" in text else f"file://{text}"
 
 
 def remove_all(folder: Folder) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
+from sidecar.audit import dataframes
 from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError, Misused, NoTopic, Refused
 from sidecar.audit.ingest import batch as ingests
@@ -85,6 +86,13 @@ def test_the_driver_raises_what_a_task_raised(error: type[Exception]) -> None:
     with pytest.raises(AuditError, match=r"^it is so$") as raised:
         numbered(spark, 1, iter)
     assert raised.type is error
+
+
+def test_gold_of_a_stream_is_refused() -> None:
+    """Each of its batches would be folded by itself, so no earlier member would own anything."""
+    with pytest.raises(Misused, match="gold needs all records"):
+        dataframes.gold(MagicMock(isStreaming=True))
+    assert dataframes.gold(MagicMock(isStreaming=False)) is not None
 
 
 def test_a_moment_is_told_from_a_duration() -> None:
