@@ -98,7 +98,7 @@ def counts_missing_topics_as_ready(patch: Patch, world: World) -> None:
 
 def copartitions_nothing(patch: Patch, world: World) -> None:
     """A repartition topic gets the partitions of its source, whatever it is joined with."""
-    patch.setattr(streams_partitions, "copartition", lambda topics, fixed, flexible, known: {})
+    patch.setattr(streams_partitions, "_copartition", lambda topics, internal, known: {})
 
 
 def creates_no_topics(patch: Patch, world: World) -> None:
