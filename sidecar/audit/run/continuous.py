@@ -110,6 +110,8 @@ class Continuous:
     compaction is no loss of this audit."""
     _last_verdict: Verdict | None = None
     """The last verdict."""
+    _worked: bool = False
+    """Whether a batch was done."""
 
     def run(self) -> None:
         """Runs batches until `stopped` is set. Waits for a topic that does not exist yet. The first batch raises
@@ -117,14 +119,12 @@ class Continuous:
         if to_date(self.lake):
             self._baseline = self._judge()
         self._wait_for_topic()
-        if not self.stopped.is_set():
-            self._once()
         while not self.stopped.is_set():
             try:
                 self._once()
-            except Refused:
-                raise
             except (AuditError, OSError) as exc:  # such as a lake on a full disk
+                if isinstance(exc, Refused) or not self._worked:
+                    raise
                 self.metrics.ok.set(0)
                 self.say(f"{exc} It is tried again in {self.every_s:g} s.")
                 self.stopped.wait(self.every_s)
@@ -150,6 +150,7 @@ class Continuous:
             if lag.lost_soon:
                 self.say(_alert(lag))
         batch = audit(self.spark, self.source, self.lake, self.options, self.say)
+        self._worked = True
         self.lake = Lake.at(self.lake.base)
         took = time.monotonic() - begun
         self._report(batch, took)
