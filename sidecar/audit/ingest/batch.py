@@ -228,7 +228,7 @@ def refill(lake: Lake) -> str:
 
 def _parts(files: Sequence[FileInfo], tasks: int) -> list[list[FileInfo]]:
     """Returns the files of each task, sorted by partition. A task takes files until it has rows for one good file."""
-    most = min(RECORDS_PER_TASK, max(1, sum(f.rows for f in files) // max(1, tasks)))
+    most = min(RECORDS_PER_TASK, max(1, _rows(files) // max(1, tasks)))
     parts: list[list[FileInfo]] = []
     rows = most
     for f in sorted(files, key=lambda f: (int(dict(f.partition)["state_partition"] or 0), f.path)):

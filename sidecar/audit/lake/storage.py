@@ -171,8 +171,7 @@ def folder_at(uri: str) -> Folder:
 
 def uri_of(path: str | Folder) -> str:
     """Returns the URI of a lake's file or folder. Nothing is percent-encoded: Hadoop would not decode it."""
-    text = os.fspath(path)
-    return text if "://" in text else f"file://{text}"
+    return os.fspath(path) if is_remote(path) else f"file://{os.fspath(path)}"
 
 
 def remove_all(folder: Folder) -> None:

@@ -78,7 +78,7 @@ def overlap(owned: Tasks, pending: AssignedTasks) -> bool:
     """Whether the member owns a task that it must give up, in the same role."""
     roles = ((owned.active, pending.active), (owned.standby, pending.standby), (owned.warmup, pending.warmup))
     return any(
-        not frozenset(partitions).isdisjoint(lost.get(s, ())) for own, lost in roles for s, partitions in own.items()
+        not frozenset(lost.get(s, ())).isdisjoint(partitions) for own, lost in roles for s, partitions in own.items()
     )
 
 

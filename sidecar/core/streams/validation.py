@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sidecar.core.modern import validation as modern
 from sidecar.core.modern.group import STATIC_LEAVE_EPOCH
-from sidecar.core.modern.validation import blank
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
 from sidecar.core.streams.tasks import TaskIds, contained
@@ -39,43 +38,43 @@ def check_topic_names(topology: Topology) -> None:
 
 def check_request(hb: StreamsHeartbeat) -> None:
     if hb.topology is not None and any(s.source_topic_regex for s in hb.topology.subtopologies):
-        raise _invalid_request("Regular expressions for source topics are not supported yet.")
+        raise modern.invalid("Regular expressions for source topics are not supported yet.")
     for name, text in (
         ("MemberId", hb.member_id),
         ("GroupId", hb.group_id),
         ("InstanceId", hb.instance_id),
         ("RackId", hb.rack_id),
     ):
-        if text is not None and blank(text):
-            raise _invalid_request(f"{name} can't be empty.")
+        if text is not None and modern.blank(text):
+            raise modern.invalid(f"{name} can't be empty.")
     if hb.member_epoch == JOIN_EPOCH:
         _check_join(hb)
     elif hb.member_epoch == STATIC_LEAVE_EPOCH:
         if hb.instance_id is None:
-            raise _invalid_request("InstanceId can't be null.")
+            raise modern.invalid("InstanceId can't be null.")
     elif hb.member_epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid_request(f"MemberEpoch is {hb.member_epoch}, but must be greater than or equal to -2.")
+        raise modern.invalid(f"MemberEpoch is {hb.member_epoch}, but must be greater than or equal to -2.")
     given = [tasks is not None for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks)]
     if any(given) and not all(given):
-        raise _invalid_request("If one task-type is non-null, all must be non-null.")
+        raise modern.invalid("If one task-type is non-null, all must be non-null.")
     if hb.topology is not None:
         if hb.member_epoch != JOIN_EPOCH:
-            raise _invalid_request("Topology can only be provided when (re-)joining.")
+            raise modern.invalid("Topology can only be provided when (re-)joining.")
         check_topology(hb.topology)
 
 
 def _check_join(hb: StreamsHeartbeat) -> None:
     if hb.rebalance_timeout_ms == NO_TIMEOUT:
-        raise _invalid_request("RebalanceTimeoutMs must be provided in first request.")
+        raise modern.invalid("RebalanceTimeoutMs must be provided in first request.")
     for name, tasks in (
         ("ActiveTasks", hb.active_tasks),
         ("StandbyTasks", hb.standby_tasks),
         ("WarmupTasks", hb.warmup_tasks),
     ):
         if tasks is None or tasks:
-            raise _invalid_request(f"{name} must be empty when (re-)joining.")
+            raise modern.invalid(f"{name} must be empty when (re-)joining.")
     if hb.topology is None:
-        raise _invalid_request("Topology must be non-null when (re-)joining.")
+        raise modern.invalid("Topology must be non-null when (re-)joining.")
     for subtopology in hb.topology.subtopologies:
         for topic in subtopology.changelog_topics:
             if topic.partitions != 0:
@@ -139,7 +138,7 @@ def check_offsets(hb: StreamsHeartbeat) -> None:
         seen = set()
         for s, p, _ in offsets or ():
             if (s, p) in seen:
-                raise _invalid_request(f"Task offsets contain a duplicate entry for subtopology {s} and partition {p}.")
+                raise modern.invalid(f"Task offsets contain a duplicate entry for subtopology {s} and partition {p}.")
             seen.add((s, p))
 
 
@@ -147,14 +146,10 @@ def _check_task_ids(topology: ConfiguredTopology, tasks: Iterable[TaskIds]) -> N
     for subtopology_id, partitions in tasks:
         subtopology = topology.subtopologies.get(subtopology_id)
         if subtopology is None:
-            raise _invalid_request(f"Subtopology {subtopology_id} does not exist in the topology.")
+            raise modern.invalid(f"Subtopology {subtopology_id} does not exist in the topology.")
         for p in partitions:
             if not 0 <= p < subtopology.tasks:
-                raise _invalid_request(
+                raise modern.invalid(
                     f"Task {p} for subtopology {subtopology_id} is invalid. "
                     f"Number of tasks for this subtopology: {subtopology.tasks}"
                 )
-
-
-def _invalid_request(message: str) -> CoordinatorError:
-    return CoordinatorError(Code.INVALID_REQUEST, message)

@@ -68,6 +68,13 @@ def _order(world: World, managed: bool, group_id: str = MOVES) -> None:
     world.order(group_id, managed)
 
 
+def _order_until_recorded(world: World, managed: bool, group_id: str) -> None:
+    _order(world, managed, group_id)
+    home = SIDECARS if managed else BROKER
+    if not watch(world, MOVED_MS, lambda: world.judge.moving.homes[group_id] == home):
+        raise Violation(f"it is not recorded within {MOVED_MS:,} ms that {group_id} goes to {home}")
+
+
 def _owner_dies(world: World, group_id: str = MOVES) -> None:
     """At some moment of a move. It is started again at the end."""
     n = world.judge.owner_of(group_id)
@@ -138,9 +145,7 @@ def _owner_dies_at(world: World, group_id: str, step: Step) -> None:
     wait(world, MOVED_MS, lambda: f"an answer to the last order of {group_id}" if group_id in world.ordering else "")
     if step is Step.POSTPONED:
         world.add_client(*_habits(group_id))
-    _order(world, step.comes, group_id)
-    if not watch(world, MOVED_MS, lambda: judge.moving.homes[group_id] == (SIDECARS if step.comes else BROKER)):
-        raise Violation(f"it is not recorded within {MOVED_MS:,} ms where {group_id} is to be")
+    _order_until_recorded(world, step.comes, group_id)
 
     def come() -> bool:
         now = judge.step_of(group_id)
@@ -162,11 +167,8 @@ def members_stand_still_while_their_group_leaves(world: World) -> None:
     world.more["streams.session_timeout_ms"] = Habits.session_ms
     world.serve_kinds()
     start(world)
-    moving = world.judge.moving
-    moving.homes[group_id] = BROKER
-    _order(world, True, group_id)
-    if not watch(world, MOVED_MS, lambda: moving.homes[group_id] == SIDECARS):
-        raise Violation(f"it is not recorded within {MOVED_MS:,} ms that {group_id} is the sidecars'")
+    world.judge.moving.homes[group_id] = BROKER
+    _order_until_recorded(world, True, group_id)
     _join(world, group_id)
     for c in world.clients:
         world.say(FAULT, f"{c.name} stands still")
