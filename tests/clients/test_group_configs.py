@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.local import LocalKafka
@@ -18,6 +18,8 @@ BROKER, GROUP = 4, 32
 SET, DELETE, APPEND = 0, 1, 2
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.assignment.interval.ms"
 TOOL = "org.apache.kafka.tools.ConfigCommand"
+Described = dict[str, tuple[object, ...]]
+"""By name: value, source, read only, sensitive, type, synonyms, documentation."""
 
 
 async def alter(
@@ -34,7 +36,7 @@ async def alter(
     return res.error_code, res.error_message
 
 
-async def describe(conn: BrokerConnection, group: str, *names: str) -> dict[str, tuple[object, ...]]:
+async def describe(conn: BrokerConnection, group: str, *names: str) -> Described:
     resource = dc.DescribeConfigsResource(GROUP, group, list(names) or None)
     req = dc.DescribeConfigsRequest([resource], include_synonyms=True, include_documentation=True)
     (result,) = (await conn.request(dc, "DescribeConfigs", req)).results
@@ -51,6 +53,19 @@ async def describe(conn: BrokerConnection, group: str, *names: str) -> dict[str,
         )
         for c in result.configs
     }
+
+
+async def until(conn: BrokerConnection, group: str, key: str, wanted: tuple[object, object]) -> Described:
+    """The group's description once `key` has that value and source: a broker learns of a change a little later than
+    it has answered it.
+
+    Raises:
+        TimeoutError: after a minute.
+    """
+    async with asyncio.timeout(60):
+        while (told := await describe(conn, group))[key][:2] != wanted:
+            pass
+    return told
 
 
 def test_changes_are_answered_as_the_broker_answers_them(kafka: LocalKafka) -> None:
@@ -83,13 +98,12 @@ def test_changes_are_answered_as_the_broker_answers_them(kafka: LocalKafka) -> N
 
 
 def test_descriptions_are_the_brokers_with_our_values_in_them(kafka: LocalKafka) -> None:
-    async def run(conn: BrokerConnection, group: str) -> list[dict[str, tuple[object, ...]]]:
+    async def run(conn: BrokerConnection, group: str) -> list[Described]:
         before = await describe(conn, group)
-        assert await alter(conn, group, (SESSION, SET, "50000"), ("share.auto.offset.reset", SET, "earliest")) == (
-            0,
-            None,
-        )
-        return [before, await describe(conn, group), await describe(conn, group, SESSION)]
+        assert await alter(conn, group, (SESSION, SET, "50000"), (reset, SET, "earliest")) == (0, None)
+        return [before, await until(conn, group, reset, ("earliest", 8)), await describe(conn, group, SESSION)]
+
+    reset = "share.auto.offset.reset"
 
     ours = talk(kafka, lambda c: run(c, "managed-describe"))
     theirs = talk(kafka, lambda c: run(c, "unmanaged-describe"), direct=True)
@@ -139,35 +153,31 @@ def test_a_groups_heartbeat_interval_counts_at_once_and_its_settings_are_listed(
 
 def test_broker_settings_changed_through_the_sidecar_or_past_it(kafka: LocalKafka) -> None:
     name = "group.consumer.assignment.interval.ms"
-
-    async def until(conn: BrokerConnection, wanted: tuple[object, object], limit_s: float, key: str = INTERVAL) -> None:
-        end = time.monotonic() + limit_s
-        while (now := (await describe(conn, "managed-broker-level", key))[key][:2]) != wanted:
-            assert time.monotonic() < end, now
+    group = "managed-broker-level"
 
     async def alter_through_sidecar(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, SET, "3000"), kind=BROKER) == (0, None)
-        await until(conn, ("3000", 3), 1.0)
+        await until(conn, group, INTERVAL, ("3000", 3))
         assert await alter(conn, "", (name, DELETE, None), kind=BROKER) == (0, None)
-        await until(conn, ("1000", 5), 1.0)
+        await until(conn, group, INTERVAL, ("1000", 5))
         offload = "group.consumer.assignor.offload.enable"
         assert await alter(conn, "1", (offload, SET, "maybe"), kind=BROKER) != (0, None)
         assert await alter(conn, "1", (offload, SET, "false"), kind=BROKER) == (0, None)
         key = "consumer.assignor.offload.enable"
-        await until(conn, ("false", 2), 1.0, key)
+        await until(conn, group, key, ("false", 2))
         assert await alter(conn, "1", (offload, DELETE, None), kind=BROKER) == (0, None)
-        await until(conn, ("true", 5), 1.0, key)
+        await until(conn, group, key, ("true", 5))
 
     async def alter_at_broker(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)
 
     talk(kafka, alter_through_sidecar)
     talk(kafka, alter_at_broker, direct=True)
-    talk(kafka, lambda c: until(c, ("4000", 3), 5.0))
+    talk(kafka, lambda c: until(c, group, INTERVAL, ("4000", 3)))
 
     async def restore_default(conn: BrokerConnection) -> None:
         assert await alter(conn, "", (name, DELETE, None), kind=BROKER) == (0, None)
-        await until(conn, ("1000", 5), 1.0)
+        await until(conn, group, INTERVAL, ("1000", 5))
 
     talk(kafka, restore_default)
 
@@ -179,20 +189,17 @@ def test_all_levels_of_the_broker_are_told(kafka: LocalKafka) -> None:
         assert await alter(conn, "", (name, SET, "4000"), kind=BROKER) == (0, None)
         assert await alter(conn, "1", (name, SET, "5000"), kind=BROKER) == (0, None)
 
-    async def described_interval(conn: BrokerConnection, group: str) -> tuple[object, ...]:
-        while (now := (await describe(conn, group, INTERVAL))[INTERVAL])[0] != "5000":
-            pass  # a broker learns of a change a little later
-        return now
+    async def told(conn: BrokerConnection, group: str) -> tuple[object, ...]:
+        return (await until(conn, group, INTERVAL, ("5000", 2)))[INTERVAL]
 
     async def restore_defaults(conn: BrokerConnection) -> None:
         for broker in ("", "1"):
             assert await alter(conn, broker, (name, DELETE, None), kind=BROKER) == (0, None)
-        while (await describe(conn, "managed-levels", INTERVAL))[INTERVAL][0] != "1000":
-            pass
+        await until(conn, "managed-levels", INTERVAL, ("1000", 5))
 
     talk(kafka, set_both)
-    ours = talk(kafka, lambda c: described_interval(c, "managed-levels"))
-    theirs = talk(kafka, lambda c: described_interval(c, "unmanaged-levels"), direct=True)
+    ours = talk(kafka, lambda c: told(c, "managed-levels"))
+    theirs = talk(kafka, lambda c: told(c, "unmanaged-levels"), direct=True)
     talk(kafka, restore_defaults)
     assert ours == theirs
     assert ours[5] == [(name, "5000", 2), (name, "4000", 3), (name, "1000", 5)]

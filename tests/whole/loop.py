@@ -26,6 +26,10 @@ SPINS = 100_000
 """Callbacks in one moment above which a process spins: nothing does so much in no time."""
 
 
+def _nothing() -> None:
+    """What a cancelled callback does."""
+
+
 class _Handle:
     """A handle with what asyncio wants of a callback that is due soon, and nothing else."""
 
@@ -37,7 +41,9 @@ class _Handle:
         self.off = False
 
     def cancel(self) -> None:
+        """Lets go of the callback, as asyncio's handle does also where it has run."""
         self.off = True
+        self.callback, self.args = _nothing, ()
 
     def cancelled(self) -> bool:
         return self.off
@@ -66,7 +72,7 @@ class _Later(_Handle):
         self.loop.run_now(self)
 
     def cancel(self) -> None:
-        self.off = True
+        super().cancel()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
