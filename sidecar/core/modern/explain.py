@@ -136,7 +136,7 @@ class Explainer:
     ) -> Iterable[str]:
         stale = group.epoch > group.assignment_epoch and bool(group.members)
         if stale:
-            yield _under_way(group.epoch, live)
+            yield _under_way(group, live)
         if image is not None and group.members and group.hash_over(image) != group.metadata_hash:
             yield "The topics are others than when the epoch was made: the next heartbeat makes a new one."
         yield from self.notes(group, image)
@@ -154,7 +154,10 @@ def _revokes(m: Any) -> bool:
     return bool(getattr(m, "revokes", False))
 
 
-def _under_way(epoch: int, live: Live | None) -> str:
+def _under_way(group: Any, live: Live | None) -> str:
+    epoch = group.epoch
+    if group.nobody_here:
+        return f"The target of epoch {epoch} is computed when the first static member comes back."
     if live is None:
         return (
             f"The target of epoch {epoch} is not there yet: the assignor runs, or waits for the assignment "

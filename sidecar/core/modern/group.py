@@ -112,6 +112,11 @@ class ModernGroup(Generic[M]):
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
+    @property
+    def nobody_here(self) -> bool:
+        """Whether all members are static ones that have left for a while, or there is none."""
+        return all(m.member_epoch == STATIC_LEAVE_EPOCH for m in self.members.values())
+
     def deletion_check(self) -> DeletionCheckReply:
         subscribed = self.subscribed_topics() if self.members else frozenset[str]()
         return DeletionCheckReply(exists=True, kind=self.kind, members=len(self.members), subscribed=subscribed)

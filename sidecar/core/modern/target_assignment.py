@@ -76,9 +76,11 @@ class Targets:
         return {"assign": self.due, "run": self.overdue}
 
     def due(self, turn: Turn, group: ModernGroup[Any], key: tuple[str, ...], tag: int) -> None:
-        """Updates the target when the assignment interval is over and no heartbeat has come meanwhile."""
-        refresh_metadata_hash(turn, group)
-        self.update(turn, group)
+        """Updates the target when the assignment interval is over and no heartbeat has come meanwhile. Where nobody is
+        here, the first member that comes back does so."""
+        if not group.nobody_here:
+            refresh_metadata_hash(turn, group)
+            self.update(turn, group)
 
     def update(self, turn: Turn, group: ModernGroup[Any]) -> None:
         """Begins a run, or computes at once, if the group's epoch requires it and the interval allows it now."""
