@@ -35,7 +35,7 @@ LARGE: Mapping[str, tuple[Size, str]] = {
     "ClientConnection": (Size(27, 29, 2), "the state machine of one connection: one concept (the review says so)"),
     "ClusterWatch": (Size(22, 14, 9), ROOT_OF_A_ROOM),
     "App": (Size(18, 17, 4), ROOT_OF_A_ROOM),
-    "BrokerWatch": (Size(15, 16, 6), "one concept, with the figures of what it measures"),
+    "BrokerWatch": (Size(16, 16, 6), "one concept, with the figures of what it measures"),
     "Admin": (Size(10, 13, 9), "the pages of one HTTP server, each of which is given"),
     "Coordination": (Size(9, 10, 9), ROOT_OF_A_ROOM),
 }

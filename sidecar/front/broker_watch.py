@@ -131,6 +131,11 @@ class BrokerWatch:
         if self._look_s:
             self._fresh[upstream] = self._now_ms()
 
+    def tell(self) -> None:
+        """Tells a silence under way once more: whoever heard of it has gone."""
+        if self._silent:
+            self._changed(self._now_ms() - self._since_ms, self._silent_to_all)
+
     # ---- looking ------------------------------------------------------------------------------------------
     def _now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)

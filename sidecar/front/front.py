@@ -63,8 +63,11 @@ class Front:
         elif isinstance(message, Void):
             self._grants.void(message.groups)
         elif isinstance(message, View):
+            again = not self.linked
             self.server.links.limit(message.idle_ms)
             self.channel.show(message)
+            if again:
+                self.server.watch.tell()
         elif isinstance(message, GroupRules):
             self.scopes.follow(message)
         elif isinstance(message, AskAccess):

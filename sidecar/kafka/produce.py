@@ -58,6 +58,7 @@ class _Leader:
         self.queue: list[_Item] = []
         self.busy = 0
         self.idle: list[BrokerConnection] = []
+        self.closed = False
         self.tasks: set[asyncio.Task[None]] = set()
         self._due = False
 
@@ -105,6 +106,9 @@ class _Leader:
     async def _open(self, items: list[_Item]) -> None:
         try:
             conn = await self.cluster.open(self.node_id)
+            if self.closed:
+                conn.close()
+                raise ConnectionLost("the coordinator has ended")
         except NO_ANSWER as exc:
             self._lost(None, items, exc)
         else:
@@ -141,6 +145,8 @@ class _Leader:
                 self._lost(conn, items, exc)
                 return
             self.idle.append(conn)
+            if self.closed:
+                conn.close()
             self.busy -= 1
             for i, (code, offset) in zip(items, outcomes, strict=True):
                 self.cluster.security.outcome("Produce", TOPIC, i.topic, code)
@@ -158,6 +164,8 @@ class _Leader:
         self._flush()
 
     def close(self) -> None:
+        """Closes the connections, those that are in use once they have been answered."""
+        self.closed = True
         for conn in self.idle:
             conn.close()
 
@@ -226,5 +234,5 @@ class Appender:
             del future  # its exception holds this frame
 
     def close(self) -> None:
-        for leader in self._leaders.values():
+        for leader in (*self._leaders.values(), *self._apart):
             leader.close()

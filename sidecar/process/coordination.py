@@ -241,8 +241,11 @@ class Coordination:
 
     async def stop(self, for_good: bool) -> None:
         """Stops the coordinator. `for_good`: no other one takes its place."""
-        await self.coordinator.stop()
-        if await self.cluster_watch.stop(for_good) and for_good:
+        try:
+            await self.coordinator.stop()
+        finally:  # the tail's thread must end whatever a bug has left behind, and the owners' group must hear of it
+            has_left = await self.cluster_watch.stop(for_good)
+        if has_left and for_good:
             await self.coordinator.give_up_placeholders()
 
     def close(self) -> None:
@@ -346,6 +349,8 @@ class CoordinatorRunner:
             self._why = str(why)
             self.half = Starting(f"no coordinator runs; the next one starts in {pause_s:g} s: {why}")
             self._log_end(why, round(pause_s * 1000))
+            del why  # its traceback holds the coordinator
+            self._app.environment.ended()
             self._ended_s = time.monotonic()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, AGAIN_MOST_S)
@@ -373,6 +378,7 @@ class CoordinatorRunner:
         self._app.tasks.coordination = None
         half, self.half = self.half, Starting(f"the coordinator has ended: {why}")
         await self._end(half, tasks, for_good=False)
+        self._tasks = None
         return why
 
     async def _begin(self, tasks: Supervisor) -> None:

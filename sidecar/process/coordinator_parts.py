@@ -15,7 +15,7 @@ from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.group_patterns import Patterns
-from sidecar.kafka.cluster import Address
+from sidecar.kafka.cluster import Address, joined
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 from sidecar.process.version import package_version
@@ -28,7 +28,7 @@ def cluster_watch_settings(s: Settings, client_id: str, rules: Rules) -> Cluster
     o = s.ownership
     return ClusterWatchSettings(
         broker=s.broker,
-        tail_bootstrap=",".join(f"{h}:{p}" for h, p in s.own_bootstrap()),
+        tail_bootstrap=joined(s.own_bootstrap()),
         tail_client_id=client_id + "-tail",
         same_listener=not s.bootstrap,
         metadata_refresh_s=s.metadata_refresh_ms / 1000,

@@ -140,9 +140,11 @@ class Settings(BaseSettings):
     @field_validator("bootstrap")
     @classmethod
     def _bootstrap(cls, value: str) -> str:
-        for part in filter(None, value.split(",")):
-            address_of(part.strip())
-        return value
+        """Kafka, too, takes empty parts."""
+        parts = [part for part in map(str.strip, value.split(",")) if part]
+        for part in parts:
+            address_of(part)
+        return ",".join(parts)
 
     @classmethod
     def settings_customise_sources(
@@ -156,7 +158,7 @@ class Settings(BaseSettings):
         return (env_settings, init_settings)
 
     def own_bootstrap(self) -> list[tuple[str, int]]:
-        return [split(a.strip()) for a in (self.bootstrap or self.broker).split(",")]
+        return [split(a) for a in (self.bootstrap or self.broker).split(",")]
 
 
 def load(config: Path | None, overrides: dict[str, Any]) -> Settings:

@@ -57,6 +57,13 @@ def freeze() -> None:
     gc.freeze()
 
 
+def thaw() -> None:
+    """Collects a coordinator that has ended: it is in cycles, and it was exempt. This stops the loop for longer than
+    anything else here, but there is no coordinator that could be late."""
+    gc.unfreeze()
+    gc.collect()
+
+
 async def load(name: str) -> ModuleType:
     """Imports a module beside the loop, which passes the clients' requests meanwhile."""
     return await asyncio.to_thread(importlib.import_module, name)
@@ -71,6 +78,7 @@ class Environment:
     new_id: Callable[[], str] = lambda: str(uuid4())
     starts: Callable[[], None] = starts
     started: Callable[[], None] = freeze
+    ended: Callable[[], None] = thaw
     load: Callable[[str], Awaitable[ModuleType]] = load
     coordinator: CoordinatorEnvironment | None = None
     """Environment of the coordinator; None: the real one of coordinator_environment.py."""

@@ -36,6 +36,7 @@ BROKER = {
     c.BROKER_SESSION: "9000",
     c.EXPIRATION: "604800000",
     c.TXN_REPLICAS: "3",
+    c.TXN_LIMIT: "900000",
 }
 
 
@@ -184,6 +185,7 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         Status.FAIL,
         "factor=3 with 1 brokers",
     ),
+    (c.transactions, brokers(TXN_LIMIT="30000"), Status.FAIL, "transaction.max.timeout.ms=30000"),
     (c.transactions, brokers(EXPIRATION="3600000"), Status.WARN, "transactional.id.expiration.ms=3600000"),
     (c.transactions, with_(brokers={1: WHY}), Status.UNKNOWN, "not known"),
     (c.broker_settings, brokers(MIN_SESSION="7000"), Status.FAIL, "group.min.session.timeout.ms=7000"),

@@ -22,6 +22,7 @@ from sidecar.front.settings import DoorSettings
 from sidecar.link.messages import (
     AccessAnswer,
     AskAccess,
+    BrokerSilence,
     CommitEnded,
     GroupRules,
     Reply,
@@ -177,6 +178,21 @@ def test_after_it_requests_wait_for_the_next_coordinator() -> None:
         embedded.show()
         embedded.reply(await embedded.request(), accepted())
         assert (await client.answer(join("g", "m1"), 1)).error_code == Code.NONE
+
+    run(test)
+
+
+def test_the_next_coordinator_hears_that_the_broker_is_silent() -> None:
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        watch = embedded.front.server.watch
+        watch.detector.silent = watch.detector.silent_to_all = True
+        watch._follow()
+        embedded.front.link_lost()
+        embedded.show()
+        embedded.show()
+        told = [m.quiet_ms >= 0 for m in embedded.of(BrokerSilence)]
+        assert told == [True, True], "once to each coordinator"
 
     run(test)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from sidecar.coordinator.statelog import read_index
 from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
@@ -16,6 +17,7 @@ from sidecar.kafka.net import OPEN_S, BrokerConnection
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
+from sidecar.wire.generated import list_offsets as lo
 from tests.inprocess import clock
 
 Address = tuple[str, int]
@@ -52,8 +54,11 @@ class CountingListener:
 
 def _answer(key: int, version: int, correlation: int) -> bytes:
     if key == 18:
-        known = [av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]
+        known = [av.ApiVersion(2, 1, 7), av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]
         return response_frame(correlation, False, av.ApiVersionsResponse(api_keys=known).encode(version))
+    if key == 2:
+        end = lo.ListOffsetsTopicResponse("t", [lo.ListOffsetsPartitionResponse(0, offset=5)])
+        return response_frame(correlation, version >= 6, lo.ListOffsetsResponse(topics=[end]).encode(version))
     found = fc.Coordinator("g", 7, "h", 9092)
     return response_frame(correlation, True, fc.FindCoordinatorResponse(coordinators=[found]).encode(version))
 
@@ -74,6 +79,25 @@ def test_a_request_without_an_answer_closes_its_connection() -> None:
         assert conn.closed
         with pytest.raises(ConnectionLost):
             await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(coordinator_keys=["g"]))
+
+    run(test)
+
+
+def test_so_does_a_question_for_the_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: after a silent cut each question took a second, for as long as the system kept the connection. Cause: a
+    time-out around the request ended it, and the connection's own, which closes it, was never reached."""
+    monkeypatch.setattr(read_index, "ANSWER_S", 0.1)
+
+    async def test() -> None:
+        door = CountingListener(1)
+        address = await door.open()
+        cluster = Cluster([address], "test", {1: address})
+        index = read_index.ReadIndex(cluster, "t", cast(Any, None), 3.0, cast(Any, None))
+        with pytest.raises(TimeoutError):
+            await index._asked(1, 0, read_index.LEADER_ONLY)
+        door.answers = 99
+        assert await index._asked(1, 0, read_index.LEADER_ONLY) == 5 and door.connections == 2
+        cluster.close()
 
     run(test)
 

@@ -32,6 +32,8 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
     """As with `broker` and `bootstrap` of two clusters, which no time heals."""
     asked = asyncio.Event()
     goes_on = asyncio.Event()
+    collected: list[object] = []
+    runners: list[CoordinatorRunner] = []
 
     async def broker_answers(*given: Any) -> None:
         """The broker is there."""
@@ -45,15 +47,20 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
         needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "bootstrap": "b:2", "node_id": 1}
         lines, metrics = Lines(), Counted()
         credentials = SimpleNamespace(own=PLAINTEXT, broker=PLAINTEXT)
-        app = SimpleNamespace(log=lines, metrics=metrics, tasks=SimpleNamespace(), credentials=credentials)
+        environment = SimpleNamespace(ended=lambda: collected.append(runners[0]._tasks))
+        app = SimpleNamespace(
+            log=lines, metrics=metrics, tasks=SimpleNamespace(), credentials=credentials, environment=environment
+        )
         brokers = Cluster([], "c", {})
         settings = Settings.model_validate(needed)
         link = cast(Any, CoordinatorLink())
         runner = CoordinatorRunner(settings, cast(Shared, app), cast(Means, None), brokers, link)
+        runners.append(runner)
         work = asyncio.get_running_loop().create_task(runner.rounds())
         await asked.wait()
         goes_on.set()
         await until(lambda: metrics.value("coordinator_ends", "start") == 1)
+        assert collected == [None], "its supervisor holds the exception that has ended it, and with it the coordinator"
         assert runner.half.problems() == [f"no coordinator runs; the next one starts in 1 s: {TWO}"]
         assert lines.fields("the coordinator has ended and is started again; ports stay open")["problem"] == TWO
         goes_on.clear()

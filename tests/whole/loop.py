@@ -27,7 +27,7 @@ SPINS = 100_000
 
 
 def _nothing() -> None:
-    """What a cancelled callback does."""
+    """Does nothing, in the place of a callback that was cancelled."""
 
 
 class _Handle:

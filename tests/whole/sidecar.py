@@ -241,6 +241,7 @@ class Sidecar:
             new_id=self._new_id,
             starts=lambda: None,
             started=lambda: None,
+            ended=lambda: None,
             load=_load,
             coordinator=CoordinatorEnvironment(lambda threads: SimBackground(self.proc, threads), new_tail),
         )

@@ -12,6 +12,7 @@ from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status,
 from sidecar.cli.doctor.others import others_rights, readers
 from sidecar.cli.doctor.refused import refused, remedies
 from sidecar.cli.doctor.rights import Need, acls, covers, holders, missing, needed_operations
+from sidecar.coordinator.statelog.fence import TIMEOUT_MS
 from sidecar.coordinator.statelog.startup import NO_IDS
 from sidecar.coordinator.statelog.topic_watch import command, faults, wanted
 from sidecar.core.vocabulary.group_patterns import doubts
@@ -24,7 +25,7 @@ DAY_MS = 86_400_000
 MIN_SESSION, MAX_SESSION = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 INITIAL_DELAY, RETENTION = "group.initial.rebalance.delay.ms", "offsets.retention.minutes"
 BROKER_SESSION, EXPIRATION = "broker.session.timeout.ms", "transactional.id.expiration.ms"
-TXN_REPLICAS = "transaction.state.log.replication.factor"
+TXN_REPLICAS, TXN_LIMIT = "transaction.state.log.replication.factor", "transaction.max.timeout.ms"
 EVERYONE = "allow.everyone.if.no.acl.found"
 ADMINS = "Name the admin address of each sidecar: --admin HOST:PORT, once for each (its setting is `admin`)."
 SAME = (
@@ -209,6 +210,10 @@ def transactions(f: Facts) -> Check:
     if topic is not None and topic.replicas < min(3, len(f.nodes)):
         finding = f"{TRANSACTIONS} has {topic.replicas} replicas, and there are {len(f.nodes)} brokers."
         return Check(name, Status.WARN, finding, "Add replicas with kafka-reassign-partitions.sh.")
+    low = [int(c[TXN_LIMIT]) for c in known if TXN_LIMIT in c and int(c[TXN_LIMIT]) < TIMEOUT_MS]
+    if low:
+        finding = f"{TXN_LIMIT}={min(low)}: brokers refuse every fence, as its timeout is {TIMEOUT_MS} ms."
+        return Check(name, Status.FAIL, finding, f"Set {TXN_LIMIT} to no less than {TIMEOUT_MS} at the brokers.")
     fence = int(f.setting("state.fence_interval_ms", 3_600_000))
     short = [int(c[EXPIRATION]) for c in known if EXPIRATION in c and int(c[EXPIRATION]) < 2 * fence]
     if short:

@@ -17,6 +17,7 @@ from sidecar.cli.doctor.checks import (
     MAX_SESSION,
     MIN_SESSION,
     RETENTION,
+    TXN_LIMIT,
     TXN_REPLICAS,
 )
 from sidecar.cli.doctor.model import About, Configs, Facts, Grant, Node, Rights, Topic, Unknown
@@ -40,6 +41,7 @@ BROKER_NAMES = [
     RETENTION,
     BROKER_SESSION,
     EXPIRATION,
+    TXN_LIMIT,
     TXN_REPLICAS,
     SUPER_USERS,
     AUTHORIZER,
@@ -71,6 +73,7 @@ def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About 
 
 
 async def _brokers(cluster: Cluster, topic: str) -> Facts:
+    from sidecar.kafka.cluster import joined
     from sidecar.kafka.net import NO_ANSWER
     from sidecar.wire.generated import metadata as md
 
@@ -78,7 +81,7 @@ async def _brokers(cluster: Cluster, topic: str) -> Facts:
     res = await cluster.ask_anyone(md, "Metadata", md.MetadataRequest(topics=None, allow_auto_topic_creation=False))
     cluster.brokers.update({b.node_id: (b.host, b.port) for b in res.brokers})
     facts.topics = {t.name: _topic(t) for t in res.topics if t.name in (topic, OFFSETS, TRANSACTIONS) and t.partitions}
-    nodes = await asyncio.gather(*(_node(cluster, b.node_id, f"{b.host}:{b.port}") for b in res.brokers))
+    nodes = await asyncio.gather(*(_node(cluster, b.node_id, joined([(b.host, b.port)])) for b in res.brokers))
     facts.nodes = sorted(nodes, key=lambda n: n.node_id)
     try:
         broker = await cluster.anyone()

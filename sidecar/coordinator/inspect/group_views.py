@@ -19,6 +19,7 @@ from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.kafka.cluster import joined
 from sidecar.kafka.group_lists import PartitionLag
 from sidecar.kafka.offsets import Place
 from sidecar.state.codec import StateCodec
@@ -114,7 +115,7 @@ class Views:
                 {
                     "node": node,
                     "here": node == self._node_id,
-                    "broker": f"{host}:{port}" if host else "",
+                    "broker": joined([(host, port)]) if host else "",
                     "answers": None if node == self._node_id or not host else node not in self._cluster.suspects(),
                     "ready": ready,
                     "version": (info and info.version) or None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sidecar.coordinator.membership.owners_client import OwnersClient
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.roster import REMEDY, Members
-from sidecar.kafka.cluster import ConnectionLost
+from sidecar.kafka.cluster import ConnectionLost, joined
 from sidecar.link.ports import Logger
 
 STABLE = "Stable"
@@ -59,7 +59,7 @@ class MapCheck:
         if member_id == own_id:
             self.double = ""
             return a
-        self.double = f"{host}:{port}"
+        self.double = joined([(host, port)])
         self._log.error(
             "another sidecar has this node id; this one owns nothing", node_id=self._node_id, at=self.double
         )

@@ -62,13 +62,16 @@ class OwnersHeartbeats:
     async def rounds(self) -> None:
         """Sends a heartbeat every `heartbeat_ms`, for ever."""
         beat_s = self._settings.heartbeat_ms / 1000
-        while True:
-            pause_s = min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), pause_s)
-            self._due.clear()
-            if (member := self._ports.member()) is not None:
-                await self._beat(*member)
+        try:
+            while True:
+                pause_s = min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._due.wait(), pause_s)
+                self._due.clear()
+                if (member := self._ports.member()) is not None:
+                    await self._beat(*member)
+        finally:
+            self._close()
 
     async def _beat(self, member_id: str, generation: int) -> None:
         try:

@@ -6,6 +6,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.core.runtime.commands import ASSIGNED, MOVED
+from sidecar.kafka.cluster import joined
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key
@@ -26,12 +27,11 @@ def claim_of(
     known = sorted(codec.schemas.texts)
     schemas = [r for r, fp in zip(codec.schema_records(), known, strict=True) if fp not in fold.schemas]
     old = list(fold.claims)[: max(0, len(fold.claims) - settings.claims_kept)]
-    host, port = settings.address
     member_id = assignment.members.get(settings.node_id, ("", "", 0))[0]
     stamp = Stamp(owner_epoch, now().wall_ms)
     if why == ASSIGNED:
         why = _since_the_last_claim(codec, fold, settings.node_id, assignment)
-    identity = (settings.node_id, f"{host}:{port}", member_id, assignment.generation)
+    identity = (settings.node_id, joined([settings.address]), member_id, assignment.generation)
     claim = codec.claim(stamp, *identity, why, settings.cluster_id)
     return [*schemas, *(Encoded(encode_key(OWNER_CLAIM, "", epoch), None) for epoch in old), claim]
 

@@ -200,8 +200,10 @@ class Coordinator:
         front.from_coordinator(self.view)
 
     def disconnect(self, front: FrontEnd) -> None:
-        """Removes a front: answers to its requests are dropped, and its open questions end without an answer."""
+        """Removes a front: answers to its requests are dropped, and its open questions end without an answer. A silence
+        that it reported is over, as it can report no end: listings of topics show whether the broker answers."""
         number = self.fronts.remove(front)
+        self.broker_silence(-1)
         self._regexes.front_gone(lambda token: front_of(token) == number)
         self.placeholders.commits.front_gone(number)
 
@@ -266,19 +268,20 @@ class Coordinator:
 
     # ---- commands -----------------------------------------------------------------------------------------
     def _run_commands(self) -> None:
-        """Carries out the core's commands. If one leads back here, the outer call carries out the added ones."""
+        """Carries out the core's commands, each once, even if one raises. If one leads back here, the outer call
+        carries out the added ones."""
         if self._running_commands:
             return
         self._running_commands = True
         out, perform = self.service.out, self._perform
+        i = 0
         try:
-            i = 0
             while i < len(out):
                 command = out[i]
                 i += 1
                 perform[type(command)](command)
-            out.clear()
         finally:
+            del out[:i]
             self._running_commands = False
 
     def _took_over(self, c: TookOver) -> None:

@@ -26,6 +26,8 @@ INIT_RETRIABLE = {
 }
 INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
 """Errors of the right broker that needs a moment."""
+TIMEOUT_MS = 60_000
+"""Timeout of a transaction of the state topic. Brokers refuse one above their transaction.max.timeout.ms."""
 RETRY_S = 0.05
 LATE_S = 0.5
 """Seconds after which the transaction coordinator is looked up again. A fence usually takes milliseconds."""
@@ -74,7 +76,7 @@ class Fence:
             if code == Code.NONE:
                 return Producer(res.producer_id, res.producer_epoch)
             if code not in INIT_RETRIABLE or time.monotonic() > deadline:
-                raise WriteLost(f"InitProducerId: {why}{await self._remedy()}")
+                raise WriteLost(f"InitProducerId: {why}{await self._remedy(code)}")
             if code not in INIT_THERE:
                 node_id = -1
             await asyncio.sleep(RETRY_S)
@@ -103,12 +105,15 @@ class Fence:
         conn = await self._cluster.lane(node_id, Lane.FENCES, self._partition % FENCES)
         if self._over():  # a later attempt may hold the fence by now, and this would shut it out
             raise WriteLost("stopped")
-        req = ip.InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=60_000)
+        req = ip.InitProducerIdRequest(transactional_id=self._transactional_id, transaction_timeout_ms=TIMEOUT_MS)
         res: ip.InitProducerIdResponse = await conn.request(ip, "InitProducerId", req, high=4)
         return res
 
-    async def _remedy(self) -> str:
-        """Returns what an operator can do if the cluster cannot make a transaction coordinator; else ""."""
+    async def _remedy(self, code: int) -> str:
+        """Returns what an operator can do if the brokers refuse the timeout, or the cluster cannot make a transaction
+        coordinator; else ""."""
+        if code == Code.INVALID_TRANSACTION_TIMEOUT:
+            return f". Set the brokers' transaction.max.timeout.ms to no less than {TIMEOUT_MS}"
         try:
             if not await self._cluster.has_no(TRANSACTIONS):
                 return ""

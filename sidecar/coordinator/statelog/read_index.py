@@ -121,7 +121,7 @@ class ReadIndex:
         req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
         async with asyncio.timeout(ANSWER_S):
             conn = await self._cluster.lane(node, Lane.LOG_ENDS)
-            res = await conn.request(lo, "ListOffsets", req, high=VERSION)
+        res = await conn.request(lo, "ListOffsets", req, high=VERSION, timeout_s=ANSWER_S)
         answer = res.topics[0].partitions[0]
         if answer.error_code != Code.NONE:
             raise ConnectionLost(f"{self._topic}-{partition}: {name_of(answer.error_code)}")

@@ -13,7 +13,7 @@ from sidecar.coordinator.statelog.topic_existence import Existence, ask_for
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.internal_topics import OFFSETS
-from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
+from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader, joined
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
@@ -178,9 +178,9 @@ async def one_cluster(
             continue
         own = control.view.cluster_id
         if own and other and own != other:
-            at = ", ".join(f"{host}:{port}" for host, port in cluster.bootstrap)
             raise StartError(
-                f"broker {s.broker[0]}:{s.broker[1]} is of cluster {own}, and bootstrap {at} of cluster {other}. "
+                f"broker {joined([s.broker])} is of cluster {own}, and bootstrap {joined(cluster.bootstrap)} of "
+                f"cluster {other}. "
                 "Both must lead to one cluster: check --broker and --bootstrap."
             )
         return

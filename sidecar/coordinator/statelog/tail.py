@@ -159,12 +159,15 @@ class StateLog:
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._waiters[partition].append((offset, future))
+        waiter = offset, future
+        self._waiters[partition].append(waiter)
         late = loop.call_later(LATE_S, lambda: self.late(partition, offset))
         try:
             await future
         finally:
             late.cancel()
+            if waiter in self._waiters[partition]:  # the wait was given up
+                self._waiters[partition].remove(waiter)
 
     def _read(self, partition: int) -> int:
         """Returns the offset up to which the tail has seen everything."""

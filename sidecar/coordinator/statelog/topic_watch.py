@@ -16,7 +16,7 @@ from sidecar.assign.topic import Topic
 from sidecar.coordinator.statelog.startup_errors import StartAnew
 from sidecar.coordinator.statelog.topic_existence import Existence, TopicAnswer, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost, joined
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
@@ -70,8 +70,7 @@ def command(topic: str, configs: Mapping[str, str], bootstrap: str) -> str:
 
 def remedy(topic: str, configs: Mapping[str, str], brokers: int, bootstrap: Iterable[Address]) -> str:
     """Returns one command for all faults. `bootstrap`: the addresses at which the sidecar itself reaches brokers."""
-    where = ",".join(f"{host}:{port}" for host, port in bootstrap)
-    return command(topic, wanted(topic, configs, brokers), where)
+    return command(topic, wanted(topic, configs, brokers), joined(bootstrap))
 
 
 async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:

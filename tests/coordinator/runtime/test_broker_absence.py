@@ -47,6 +47,20 @@ def test_it_withdraws_when_a_front_has_found_the_broker_silent(monkeypatch: pyte
     run(test, monkeypatch, broker_gone_s=2.5)
 
 
+def test_a_front_that_goes_takes_its_report_of_a_silent_broker_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the sidecar owned nothing for good. Cause: the next front had no silence to report the end of."""
+
+    async def test(b: Bench) -> None:
+        await until(lambda: not b.problems)
+        b.sidecar.coordinator.from_front(b.front, BrokerSilence(9_000))
+        await until(lambda: b.problems == [GONE])
+        b.sidecar.coordinator.disconnect(b.front)
+        b.sidecar.coordinator.connect(b.front)
+        await until(lambda: not b.problems)
+
+    run(test, monkeypatch, broker_gone_s=2.5)
+
+
 def test_a_silence_that_ends_before_it_withdraws_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         await until(lambda: not b.problems)

@@ -15,6 +15,7 @@ from sidecar.coordinator.statelog import unfenced_append as unfenced
 from sidecar.coordinator.statelog.write_errors import WriteLost
 from sidecar.core.consumer.events import DescribeConsumerGroup
 from sidecar.core.runtime import lifecycle
+from sidecar.core.runtime.effects import Count
 from sidecar.core.runtime.events import DeletionCheck
 from sidecar.core.runtime.group_loader import Build
 from sidecar.core.runtime.offset_checks import CommitCheck
@@ -524,6 +525,27 @@ def test_stop_lets_the_writers_finish_and_sends_everybody_on() -> None:
         await stopping
         assert (await waiting.answer(join("g", "m1"), 1)).error_code == Code.NONE, "its records were written"
         assert phase(sidecar) is Phase.ELSEWHERE
+
+    run(test)
+
+
+def test_a_command_that_breaks_is_carried_out_once_and_so_are_those_before_it() -> None:
+    """Symptom: a bug in one command was met again at the coordinator's end, so that its tail never ended."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        coordinator, done = sidecar.coordinator, list[str]()
+
+        def carry_out(c: Count) -> None:
+            done.append(c.labels[0])
+            if c.labels[0] == "breaks":
+                raise KeyError("a bug")
+
+        coordinator._perform[Count] = carry_out
+        sidecar.service.out += [Count("commits", (label,), 1) for label in ("before", "breaks", "behind")]
+        with pytest.raises(KeyError):
+            coordinator._run_commands()
+        coordinator._run_commands()
+        assert done == ["before", "breaks", "behind"]
 
     run(test)
 

@@ -21,8 +21,6 @@ from tests.inprocess.broker import STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.embedded_sidecar import turns, until
 
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,10 +120,19 @@ def test_a_lost_connection_is_no_refusal() -> None:
 
 def test_a_refusal_for_good_is_told_at_once() -> None:
     brokers = FakeBrokers()
-    brokers.faults.fail(Api.INIT_PRODUCER_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(WriteLost, match=r"^InitProducerId: TRANSACTIONAL_ID_AUTHORIZATION_FAILED$"):
         init(brokers)
     assert brokers.count(Api.INIT_PRODUCER_ID) == 1
+
+
+def test_a_timeout_that_the_brokers_refuse_is_named_with_its_remedy() -> None:
+    brokers = FakeBrokers()
+    brokers.faults.fail(Api.INIT_PRODUCER_ID, Code.INVALID_TRANSACTION_TIMEOUT)
+    with pytest.raises(
+        WriteLost, match=r"INVALID_TRANSACTION_TIMEOUT\. Set the brokers' transaction\.max\.timeout\.ms"
+    ):
+        init(brokers)
 
 
 def test_without_a_transaction_coordinator_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

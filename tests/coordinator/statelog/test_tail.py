@@ -121,6 +121,7 @@ def test_a_waiter_that_has_given_up_hinders_nobody() -> None:
         await turns(2)
         gone.cancel()
         await turns(2)
+        assert len(b.log._waiters[0]) == 1, "nothing is kept of it"
         b.write(group(1))
         await asyncio.wait_for(stays, 1)
         assert gone.cancelled()
