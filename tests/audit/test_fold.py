@@ -23,7 +23,6 @@ def row(
     offset: int, kind: str, sub: str, body: Any, epoch: int = 1, revision: int = 1, why: str = "w", group: str = "g"
 ) -> Row:
     return {
-        "partition": 7,
         "offset": offset,
         "time_ms": 1000 + offset,
         "kind": kind,

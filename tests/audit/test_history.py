@@ -198,7 +198,7 @@ def test_of_a_partition_only_the_groups_that_name_its_topic_are_decoded() -> Non
         made = codec.encode(any_record(rng, f"group-{offset % 40}"), Stamp(1, offset), 1)
         key = decode_key(made.key)
         taken.records.append(Raw(offset, offset, key, made.value))
-        body = row_of(0, taken.records[-1], taken.schemas)["body"] or ""
+        body = row_of(taken.records[-1], taken.schemas)["body"] or ""
         if key.kind in ("current", "target_member") and "'topic-7'" in str(body):
             named.add(key.group_id)
     found = taken.about_topic("topic-7")

@@ -138,8 +138,10 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
             continue
         void = fold.owners.void
         fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
-        if raw.key.kind == OWNER_CLAIM:
-            result.coordinator = _claimed(result.coordinator, codec, raw.key, raw.value, raw.time_ms)
+        body, before = row["body"], result.coordinator
+        if raw.key.kind == OWNER_CLAIM and body is not None:
+            since_ms = before.since_ms if before is not None and row["why"] == RENEWED else raw.time_ms
+            result.coordinator = Sidecar(body["node_id"], body["address"], since_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:
             result.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
             if REGISTRY.role(raw.key.kind) is Role.MEMBER and "problem" not in row:
@@ -162,16 +164,3 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
         result.records.append(record)
         result.names.update(getattr(record, "names", {}))
     return result
-
-
-def _claimed(
-    before: Sidecar | None, codec: StateCodec, key: StateKey, value: bytes | None, at_ms: int
-) -> Sidecar | None:
-    if value is None:
-        return before
-    try:
-        body = codec.schemas.decode(value)
-    except StateError:
-        return before
-    since_ms = before.since_ms if before is not None and body["why"] == RENEWED else at_ms
-    return Sidecar(body["node_id"], body["address"], since_ms)

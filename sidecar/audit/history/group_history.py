@@ -72,26 +72,17 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
 
 def _moves(intervals: Sequence[Interval]) -> list[Event]:
     """Returns an event for all that a member got with one record, and one for all that it gave up."""
-    places: dict[tuple[int, str, str], list[Interval]] = {}
-    heads: dict[tuple[int, str, str], tuple[int, str]] = {}
+    moved: dict[tuple[int, int, str, str, str], list[Interval]] = {}
     for i in intervals:
-        ends = [(i.from_offset, "owns", i.from_ms, i.from_why)]
+        moved.setdefault((i.from_ms, i.from_offset, "owns", i.member_id, i.from_why), []).append(i)
         if i.to_offset is not None:
-            ends.append((i.to_offset, "owns no more", i.to_ms or 0, i.to_why or ""))
-        for offset, what, ms, why in ends:
-            places.setdefault((offset, what, i.member_id), []).append(i)
-            heads[offset, what, i.member_id] = ms, why
-    return [
-        Event(
-            heads[at][0],
-            at[0],
-            at[1],
-            at[2],
-            " ".join(i.place for i in sorted(owned, key=lambda i: (i.topic, i.partition))),
-            heads[at][1],
-        )
-        for at, owned in places.items()
-    ]
+            end = (i.to_ms or 0, i.to_offset, "owns no more", i.member_id, i.to_why or "")
+            moved.setdefault(end, []).append(i)
+    events = []
+    for (ms, offset, what, member_id, why), of_member in moved.items():
+        places = " ".join(i.place for i in sorted(of_member, key=lambda i: (i.topic, i.partition)))
+        events.append(Event(ms, offset, what, member_id, places, why))
+    return events
 
 
 class _EventMaker:
@@ -109,16 +100,14 @@ class _EventMaker:
 
     def record(self, row: Row) -> None:
         key = (row["kind"], row["sub_id"])
-        body = row["body"]
+        body, last = row["body"], self._last.pop(key, None)
         if row["kind"] == OWNER_CLAIM and body is not None:
             self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
         elif row["kind"] == CONFIG and row["group_id"] == self._group_id:
             self.add(row, "setting", row["sub_id"], "removed" if body is None else f"= {body['value']}")
         elif row["kind"] in self._registry.records:
-            self._of_kind(row, body, self._last.get(key))
-        if body is None:
-            self._last.pop(key, None)
-        else:
+            self._of_kind(row, body, last)
+        if body is not None:
             self._last[key] = body
 
     def _of_kind(self, row: Row, body: Any, last: Any) -> None:

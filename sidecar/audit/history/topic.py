@@ -17,7 +17,7 @@ Row = dict[str, Any]
 """A record, with the columns that `row_of` fills. `body`: the value, None of a tombstone."""
 TIMEOUT_S = 30.0
 AT_ONCE = 5_000
-COMMON = ("owner_epoch", "time_ms", "revision", "why")
+COMMON = ("owner_epoch", "revision", "why")
 
 
 class TopicError(Exception):
@@ -61,7 +61,7 @@ class RecordsRead:
     """Offset behind the last one that was read."""
 
     def rows(self) -> Iterator[Row]:
-        return (row_of(self.partition, raw, self.schemas) for raw in self.records)
+        return (row_of(raw, self.schemas) for raw in self.records)
 
     def about_topic(self, topic: str) -> dict[str, RecordsRead]:
         """Returns the records of each group that names this topic, or a longer name that contains it, with all claims.
@@ -196,12 +196,10 @@ def _learn(schemas: Schemas, m: Any) -> None:
         schemas.learn((m.value() or b"").decode())
 
 
-def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
+def row_of(raw: Raw, schemas: Schemas) -> Row:
     """Returns the record as a row, with a `problem` if it cannot be read."""
-    key = raw.key or StateKey("", "", "")
-    row: Row = {"partition": partition, "offset": raw.offset, "time_ms": raw.time_ms, "kind": key.kind}
-    row |= {"group_id": key.group_id, "sub_id": key.sub_id, "why": "", "body": None}
-    row |= {"owner_epoch": None, "revision": None}
+    row: Row = {"offset": raw.offset, "time_ms": raw.time_ms, "owner_epoch": None, "revision": None, "why": ""}
+    row |= (raw.key or StateKey("", "", ""))._asdict() | {"body": None}
     if raw.key is None:
         return row | {"problem": "the key cannot be read"}
     if raw.value is None:
@@ -212,6 +210,6 @@ def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
         body = schemas.decode(raw.value)
     except StateError as exc:
         return row | {"problem": str(exc)}
-    common = {name: body.pop(name) for name in COMMON if name in body}
-    row |= {name: value for name, value in common.items() if name != "time_ms"}
+    body.pop("time_ms", None)  # the writer's time; that of a row is the log's
+    row |= {name: body.pop(name) for name in COMMON if name in body}
     return row | {"body": body}

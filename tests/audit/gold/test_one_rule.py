@@ -53,9 +53,9 @@ BODIES: dict[str, Callable[[Row], Row]] = {
 
 
 def as_read(row: Row) -> Row:
-    p, kind, group_id, sub_id = key_of(row)
+    _, kind, group_id, sub_id = key_of(row)
     body = None if row["deleted"] else BODIES[kind](row) if kind in BODIES else {}
-    said = {"partition": p, "kind": kind, "group_id": group_id, "sub_id": sub_id}
+    said = {"kind": kind, "group_id": group_id, "sub_id": sub_id}
     said |= {n: row[n] for n in ("offset", "owner_epoch", "revision", "why")}
     return said | {"time_ms": row["log_ms"], "body": body}
 
