@@ -170,9 +170,22 @@ def test_what_is_no_moment_says_what_would_be_one() -> None:
     assert shown(1_500) == "1970-01-01 00:00:01.500"
 
 
-def test_a_partitions_owner_has_the_same_epoch_whether_the_group_is_named_or_not() -> None:
+ANEW = "m1 join-group\nm2 join-group\nm1 sync-group m1=a:0,1 m2=a:2,3\n"
+UPGRADED = """
+    config assignment_interval_ms=0
+    c1 join names=a
+    m1 join-group owned=a:0,1 of=2
+    m2 join-group owned=a:2 of=2
+    c1 heartbeat
+"""
+
+
+@pytest.mark.parametrize(("more", "owner"), [(ANEW, ("m2-1", 2)), (ANEW + UPGRADED, ("c1", 3))])
+def test_a_partitions_owner_has_the_same_epoch_whether_the_group_is_named_or_not(
+    more: str, owner: tuple[str, int]
+) -> None:
     """Symptom: without --group it was the generation of the member's first assignment, not the classic group's."""
-    taken = RecordedStory(BEGIN + "m1 join-group\nm2 join-group\nm1 sync-group m1=a:0,1 m2=a:2,3").taken
+    taken = RecordedStory(BEGIN + more).taken
 
     class OneGroup(Reader):
         def __init__(self) -> None: ...
@@ -183,8 +196,8 @@ def test_a_partitions_owner_has_the_same_epoch_whether_the_group_is_named_or_not
         def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
             return RecordsRead(partition, [r for r in taken.records if wanted(r.key)], taken.schemas)
 
-    named, found = (_owners(OneGroup(), "a-2", group, 1 << 60)[0] for group in ("g", None))
-    assert [(r["member"], r["epoch"]) for r in found] == [("m2-1", 2)] and found == named
+    named, found = (_owners(OneGroup(), "a-3", group, 1 << 60)[0] for group in ("g", None))
+    assert [(r["member"], r["epoch"]) for r in found] == [owner] and found == named
 
 
 def test_of_a_partition_only_the_groups_that_name_its_topic_are_decoded() -> None:
