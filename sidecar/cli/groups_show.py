@@ -139,7 +139,7 @@ def _replayed(client: Client, bootstrap: str, topic: str, group: str) -> Replaye
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     if not result.records:
-        since = " any more" if any(row["group_id"] == group for row in result.rows) else ""
+        since = " any more" if result.last_writes else ""
         where = _elsewhere(client, bootstrap, group)
         raise Failed(Code.FINDINGS, f"{topic} has no records of group {group}{since}: {where}.", ROUTE)
     return result

@@ -111,7 +111,6 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     precedence over a partition's."""
     from sidecar.audit.history.fold import OWNING
     from sidecar.audit.history.group_history import history as history_of
-    from sidecar.audit.history.group_history import ownership
 
     place = place_of(what)
     is_task = re.fullmatch(r".*\S_\d+", what) is not None
@@ -127,7 +126,8 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     rows, groups = [], []
     for p in range(reader.partitions()):
         taken = reader.read(p, lambda key: key.kind in OWNING)
-        for of_some_group in ownership(taken.about_topic(place[0])):
+        for some_group, its_records in taken.about_topic(place[0]).items():
+            of_some_group = history_of(some_group, its_records.rows())
             if here := list(_at(of_some_group, at_ms, what)):
                 rows += here
                 groups.append(of_some_group)

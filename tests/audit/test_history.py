@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sidecar.audit.history.group_history import History, history, ownership
-from sidecar.audit.history.topic import Raw, RecordsRead, row_of
+from sidecar.audit.history.group_history import History, history
+from sidecar.audit.history.topic import Raw, Reader, RecordsRead, row_of
 from sidecar.audit.moments import moment, shown
-from sidecar.cli.history import _at, _coordinator, place_of
+from sidecar.cli.history import _at, _coordinator, _owners, place_of
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
+from tests.audit.explain.recorded_story import RecordedStory
 from tests.audit.lake.making import any_record
 from tests.audit.test_fold import BEGIN, Row, classic_rows, current, row
 from tests.core.test_stories import Story
@@ -170,53 +170,53 @@ def test_what_is_no_moment_says_what_would_be_one() -> None:
     assert shown(1_500) == "1970-01-01 00:00:01.500"
 
 
-def some_groups(seed: int) -> list[Row]:
-    """Records of three groups beside each other in one partition; compaction took some of them, one is damaged."""
-    rng = random.Random(seed)
-    rows: list[Row] = [row(0, "owner_claim", "1", CLAIM, group="", why="assigned")]
-    revisions: dict[tuple[str, str], int] = {}
-    for offset in range(1, 120):
-        group, member = rng.choice("ghi"), rng.choice(("m1", "m2"))
-        if offset == 60:
-            rows.append(row(offset, "owner_claim", "2", CLAIM | {"node_id": 4}, epoch=2, group="", why="assigned"))
-            continue
-        revision = revisions[group, member] = revisions.get((group, member), 0) + 1
-        epoch = rng.choice((1, 2)) if offset > 60 else 1
-        made = current(offset, member, rng.sample(range(4), 2), group=group, revision=revision, epoch=epoch)
-        if offset == 30:
-            made |= {"problem": "damaged value"}
-        if rng.random() < 0.9:
-            rows.append(made)
-    return rows
+ANEW = "m1 join-group\nm2 join-group\nm1 sync-group m1=a:0,1 m2=a:2,3\n"
+UPGRADED = """
+    config assignment_interval_ms=0
+    c1 join names=a
+    m1 join-group owned=a:0,1 of=2
+    m2 join-group owned=a:2 of=2
+    c1 heartbeat
+"""
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_all_groups_at_once_own_what_each_does_alone(seed: int) -> None:
-    rows = some_groups(seed)
-    at_once = ownership(rows)
-    assert [h.group_id for h in at_once] == ["g", "h", "i"]
-    assert any(h.missing for h in at_once) and any(h.intervals for h in at_once)
-    for found in at_once:
-        alone = history(found.group_id, rows)
-        claims = [e for e in alone.events if e.what == "coordinator"]
-        assert found == replace(alone, events=claims)
+@pytest.mark.parametrize(("more", "owner"), [(ANEW, ("m2-1", 2)), (ANEW + UPGRADED, ("c1", 3))])
+def test_a_partitions_owner_has_the_same_epoch_whether_the_group_is_named_or_not(
+    more: str, owner: tuple[str, int]
+) -> None:
+    """Symptom: without --group it was the generation of the member's first assignment, not the classic group's."""
+    taken = RecordedStory(BEGIN + more).taken
+
+    class OneGroup(Reader):
+        def __init__(self) -> None: ...
+
+        def partitions(self) -> int:
+            return 1
+
+        def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
+            return RecordsRead(partition, [r for r in taken.records if wanted(r.key)], taken.schemas)
+
+    named, found = (_owners(OneGroup(), "a-3", group, 1 << 60)[0] for group in ("g", None))
+    assert [(r["member"], r["epoch"]) for r in found] == [owner] and found == named
 
 
 def test_of_a_partition_only_the_groups_that_name_its_topic_are_decoded() -> None:
     """The others' values stand in the topic too, but nothing is asked of them."""
     codec, rng = StateCodec(), random.Random(1)
     taken = RecordsRead(0)
+    claim = codec.claim(Stamp(1, 0), 1, "topic-7:1", "m", 1, "assigned")
+    taken.records += [Raw(400, 400, decode_key(claim.key), claim.value), Raw(401, 401, None, b"topic-7")]
     named = set()
     for offset in range(400):
         made = codec.encode(any_record(rng, f"group-{offset % 40}"), Stamp(1, offset), 1)
         key = decode_key(made.key)
         taken.records.append(Raw(offset, offset, key, made.value))
-        body = row_of(0, taken.records[-1], taken.schemas)["body"] or ""
-        if key.kind in ("current", "target_member") and '"topic-7"' in body:
+        body = row_of(taken.records[-1], taken.schemas)["body"] or ""
+        if key.kind in ("current", "target_member") and "'topic-7'" in str(body):
             named.add(key.group_id)
-    found = {r["group_id"] for r in taken.about_topic("topic-7")}
-    assert named and named <= found and len(found) < 40
-    assert {r["offset"] for r in taken.about_topic("topic-7")} == {
-        r.offset for r in taken.records if r.key is not None and r.key.group_id in found
-    }
-    assert taken.about_topic("no-such-topic") == []
+    found = taken.about_topic("topic-7")
+    assert named and named <= found.keys() and len(found) < 40
+    for group_id, its in found.items():
+        with_claims = [r for r in taken.records if r.key is None or r.key.group_id in ("", group_id)]
+        assert its.records == with_claims, "and with what may be the group's"
+    assert taken.about_topic("no-such-topic") == {}

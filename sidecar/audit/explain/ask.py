@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from sidecar.audit.explain.model import ExplainError, Explanation, Limits, Seen
+from sidecar.audit.explain.model import ExplainError, Explanation, Seen
 from sidecar.audit.explain.replay import Replayed
-from sidecar.audit.explain.texts import lost, managed, removed
+from sidecar.audit.explain.texts import lost, managed
 from sidecar.core.runtime.inspect import Inspect, Live, MemberView, Progress, owned_places
 from sidecar.core.runtime.records import Role
 from sidecar.core.vocabulary.topics import TopicImage
 
-LIMITS = Limits()
+REMOVED = 10
+"""Former members that an explanation names, the latest."""
 
 
-def explain(
-    replayed: Replayed, image: TopicImage | None = None, limits: Limits = LIMITS, live: Live | None = None
-) -> Explanation:
+def explain(replayed: Replayed, image: TopicImage | None = None, live: Live | None = None) -> Explanation:
     """Explains a group. `image`: the topics as they are now, None if unknown; `live`: the owner's soft state. Raises
     ExplainError."""
     shard = replayed.shard(image or TopicImage())
@@ -42,7 +41,7 @@ def explain(
         replayed.coordinator,
         tuple(_seen(inspect, view, reasons.members[m]) for m, view in views if view is not None),
         tuple(reasons.waits),
-        removed(shard.registry, replayed.rows, limits),
+        tuple(reversed(replayed.former.values()))[:REMOVED],
         (*reasons.notes, *managed(replayed.configs), *lost(replayed)),
         {name: value for name, value in facts.items() if name not in COMMON},
         inspect.phases,

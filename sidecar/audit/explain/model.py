@@ -112,12 +112,3 @@ class ExplainError(Exception):
     def __init__(self, what: str, then: str) -> None:
         super().__init__(what)
         self.then = then
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of an explanation. `removed`: how many former members it names, the latest."""
-
-    removed: int = 10
-    names: int = field(default=8)
-    """Number of partitions and members that are named; further ones are only counted."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sidecar.audit.explain.model import ExplainError, Sidecar
+from sidecar.audit.explain.model import ExplainError, Removed, Sidecar
 from sidecar.audit.history.topic import RecordsRead, Row
 from sidecar.core.classic.config import CLASSIC, ClassicConfig
 from sidecar.core.kinds import REGISTRY
@@ -42,12 +42,16 @@ class LastWrite:
 @dataclass
 class Replayed:
     """A group as its records have it. `records`: the last value of each key; `last_writes`: (kind, sub id) -> last
-    write of that key; `rows`: all records, for the history."""
+    write of that key; `former`: members that are gone, the latest last; `unreadable`: how many records cannot be
+    read."""
 
     group_id: str
     records: list[Record] = field(default_factory=list)
     last_writes: dict[tuple[str, str], LastWrite] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    former: dict[str, Removed] = field(default_factory=dict)
+    unreadable: int = 0
+    clients: dict[str, str] = field(default_factory=dict)
+    """Member id -> its latest client id."""
     configs: dict[str, str] = field(default_factory=dict)
     coordinator: Sidecar | None = None
     names: dict[bytes, str] = field(default_factory=dict)
@@ -64,6 +68,15 @@ class Replayed:
     @property
     def taken_over_ms(self) -> int:
         return 0 if self.coordinator is None else self.coordinator.since_ms
+
+    def member(self, row: Row) -> None:
+        """Adds a member's own record. A member that comes back under its id is not gone."""
+        member_id = row["sub_id"]
+        self.former.pop(member_id, None)
+        if row["body"] is None:
+            self.former[member_id] = Removed(member_id, self.clients.get(member_id, ""), row["time_ms"], row["why"])
+        else:
+            self.clients[member_id] = row["body"].get("client_id", "")
 
     def why_of(self, registry: Registry, role: Role) -> str:
         """Returns the reason in the last record with this role; "" if there is none."""
@@ -116,18 +129,23 @@ class Fault:
 def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = None) -> Replayed:
     """Returns the group as `taken` has it: the group's records and the claims of its partition. `faults` gets the
     records that cannot be read; without it, the first one raises ExplainError."""
-    result = Replayed(group_id, rows=taken.rows())
+    result = Replayed(group_id)
     fold, codec = PartitionFold(), StateCodec()
     codec.schemas = taken.schemas
-    for raw, row in zip(taken.records, result.rows, strict=True):
+    for raw, row in zip(taken.records, taken.rows(), strict=True):
+        result.unreadable += "problem" in row
         if raw.key is None:
             continue
         void = fold.owners.void
         fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
-        if raw.key.kind == OWNER_CLAIM:
-            result.coordinator = _claimed(result.coordinator, codec, raw.key, raw.value, raw.time_ms)
+        body, before = row["body"], result.coordinator
+        if raw.key.kind == OWNER_CLAIM and body is not None:
+            since_ms = before.since_ms if before is not None and row["why"] == RENEWED else raw.time_ms
+            result.coordinator = Sidecar(body["node_id"], body["address"], since_ms)
         elif fold.owners.void == void and raw.key.group_id == group_id:
             result.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
+            if REGISTRY.role(raw.key.kind) is Role.MEMBER and "problem" not in row:
+                result.member(row)
     for name, value in fold.configs.get(group_id, {}).items():
         with suppress(StateError):  # sidecars ignore a setting that they cannot read
             result.configs[name] = codec.config_value(value)[0]
@@ -146,16 +164,3 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
         result.records.append(record)
         result.names.update(getattr(record, "names", {}))
     return result
-
-
-def _claimed(
-    before: Sidecar | None, codec: StateCodec, key: StateKey, value: bytes | None, at_ms: int
-) -> Sidecar | None:
-    if value is None:
-        return before
-    try:
-        body = codec.schemas.decode(value)
-    except StateError:
-        return before
-    since_ms = before.since_ms if before is not None and body["why"] == RENEWED else at_ms
-    return Sidecar(body["node_id"], body["address"], since_ms)

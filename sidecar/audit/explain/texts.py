@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 
-from sidecar.audit.explain.model import Limits, Removed
 from sidecar.audit.explain.replay import Replayed
-from sidecar.audit.history.topic import Row
-from sidecar.core.runtime.records import Role
-from sidecar.core.runtime.registry import Registry
 from sidecar.core.vocabulary import group_config as cf
 
 REASONS = (
@@ -34,22 +29,6 @@ def reason(why: str) -> str:
     return why or "no reason is recorded"
 
 
-def removed(registry: Registry, rows: Iterable[Row], limits: Limits) -> tuple[Removed, ...]:
-    """Returns the former members, the latest first, without those that have come back under the same id."""
-    clients: dict[str, str] = {}
-    former: dict[str, Removed] = {}
-    for row in rows:
-        if registry.role(row["kind"]) is not Role.MEMBER or "problem" in row:
-            continue
-        member_id = row["sub_id"]
-        former.pop(member_id, None)
-        if row["tombstone"]:
-            former[member_id] = Removed(member_id, clients.get(member_id, ""), row["time_ms"], row["why"])
-        else:
-            clients[member_id] = json.loads(row["body"]).get("client_id", "")
-    return tuple(reversed(former.values()))[: limits.removed]
-
-
 def managed(configs: Mapping[str, str]) -> Iterable[str]:
     """Yields sentences about an operator's orders: release, adoption, forced rebalance."""
     order = configs.get(cf.MANAGED)
@@ -62,6 +41,5 @@ def managed(configs: Mapping[str, str]) -> Iterable[str]:
 
 
 def lost(replayed: Replayed) -> Iterable[str]:
-    unreadable = sum("problem" in row for row in replayed.rows)
-    if unreadable:
-        yield f"{unreadable} records of its history cannot be read; what they said is not told here."
+    if replayed.unreadable:
+        yield f"{replayed.unreadable} records of its history cannot be read; what they said is not told here."

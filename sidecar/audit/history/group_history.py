@@ -5,8 +5,6 @@ Ownership comes from the audit's fold; all other events come from single records
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +15,6 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import Registry
 from sidecar.state.codec import CONFIG, OWNER_CLAIM
-from sidecar.state.fold import UNFENCED, Claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,107 +42,47 @@ class History:
     intervals: list[Interval] = field(default_factory=list)
 
 
-def ownership(rows: Iterable[Row]) -> list[History]:
-    """Returns, with one fold, ownership in each group of these rows, which are one partition's in the order of the log.
-    The only events are the coordinators' claims."""
-    claimed: list[Event] = []
-    unreadable: Counter[str] = Counter()
-    maker, fold = _EventMaker("", claimed), None
-    groups: set[str] = set()
-    times: dict[int, int] = {}
-    for row in rows:
-        times[row["offset"]] = row["time_ms"]
-        groups.add(row["group_id"])
-        if "problem" in row:
-            unreadable[row["group_id"]] += 1
-            continue
-        fold = fold or Fold(row["partition"])
-        fold.add(row)
-        if row["kind"] == OWNER_CLAIM:
-            maker.record(row)
-    histories = {g: History(g, claimed, unreadable=unreadable[g] + unreadable[""]) for g in sorted(groups - {""})}
-    if fold is not None:
-        _add_ownership(histories, fold, times)
-    return list(histories.values())
-
-
 def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
     """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
-    result = History(group_id)
+    result, fold = History(group_id), Fold()
     maker = _EventMaker(group_id, result.events, registry)
-    fold: Fold | None = None
-    claims = Claims()
-    times: dict[int, int] = {}
     for row in rows:
         if row["group_id"] not in ("", group_id):
             continue
-        times[row["offset"]] = row["time_ms"]
         if "problem" in row:
             result.unreadable += 1
-            result.events.append(
-                Event(row["time_ms"], row["offset"], "a record that cannot be read", "", row["problem"])
-            )
-            continue
-        fold = fold or Fold(row["partition"])
-        epoch = row["owner_epoch"]
-        fold.add(row)
-        if epoch is not None and row["kind"] not in UNFENCED and not claims.admits(epoch):
-            maker.add(row, "a write of a fenced owner, which counts for nothing", "", f"owner epoch {epoch}")
-            continue
-        if row["kind"] == OWNER_CLAIM and not row["tombstone"]:
-            claims.claim(epoch)
-        maker.record(row)
-    if fold is not None:
-        _add_ownership({group_id: result}, fold, times)
-        result.events += _moves(result.intervals)
-        result.events += [
-            Event(
-                o.time_ms,
-                o.offset,
-                "TWO OWNERS" if o.proven else "perhaps two owners",
-                o.second,
-                f"{o.place}, also {o.first}'s{'' if o.proven else ', or records are missing'}",
-            )
-            for o in fold.result.overlaps
-            if o.group_id == group_id
-        ]
+            maker.add(row, "a record that cannot be read", "", row["problem"])
+        elif fold.add(row):
+            maker.record(row)
+        else:
+            epoch = f"owner epoch {row['owner_epoch']}"
+            maker.add(row, "a write of a fenced owner, which counts for nothing", "", epoch)
+    result.missing, result.complete_ms = fold.missing, fold.complete_ms
+    for interval in fold.intervals:
+        interval.client_id = fold.clients.get(interval.member_id, "")  # the latest one, as in the lake
+    result.intervals = [i for i in fold.intervals if i.listed]
+    result.events += _moves(result.intervals)
+    for o in fold.overlaps:
+        what, more = ("TWO OWNERS", "") if o.proven else ("perhaps two owners", ", or records are missing")
+        detail = f"{o.second.place}, also {o.first}'s{more}"
+        result.events.append(Event(o.time_ms, o.offset, what, o.second.member_id, detail))
     result.events.sort(key=lambda e: e.offset)
     return result
 
 
-def _add_ownership(histories: Mapping[str, History], fold: Fold, times: Mapping[int, int]) -> None:
-    """Adds the fold's gaps and intervals to their groups. `times`: offset -> time of each record in the fold."""
-    for gap in fold.result.gaps:
-        if (of := histories.get(gap.group_id)) is not None:
-            of.missing += gap.missing
-            of.complete_ms = max(of.complete_ms or 0, times[gap.offset])
-    for interval in fold.result.intervals:
-        if interval.listed and (of := histories.get(interval.group_id)) is not None:
-            of.intervals.append(interval)
-
-
 def _moves(intervals: Sequence[Interval]) -> list[Event]:
     """Returns an event for all that a member got with one record, and one for all that it gave up."""
-    places: dict[tuple[int, str, str], list[Interval]] = {}
-    heads: dict[tuple[int, str, str], tuple[int, str]] = {}
+    moved: dict[tuple[int, int, str, str, str], list[Interval]] = {}
     for i in intervals:
-        ends = [(i.from_offset, "owns", i.from_ms, i.from_why)]
+        moved.setdefault((i.from_ms, i.from_offset, "owns", i.member_id, i.from_why), []).append(i)
         if i.to_offset is not None:
-            ends.append((i.to_offset, "owns no more", i.to_ms or 0, i.to_why or ""))
-        for offset, what, ms, why in ends:
-            places.setdefault((offset, what, i.member_id), []).append(i)
-            heads[offset, what, i.member_id] = ms, why
-    return [
-        Event(
-            heads[at][0],
-            at[0],
-            at[1],
-            at[2],
-            " ".join(i.place for i in sorted(owned, key=lambda i: (i.topic, i.partition))),
-            heads[at][1],
-        )
-        for at, owned in places.items()
-    ]
+            end = (i.to_ms or 0, i.to_offset, "owns no more", i.member_id, i.to_why or "")
+            moved.setdefault(end, []).append(i)
+    events = []
+    for (ms, offset, what, member_id, why), of_member in moved.items():
+        places = " ".join(i.place for i in sorted(of_member, key=lambda i: (i.topic, i.partition)))
+        events.append(Event(ms, offset, what, member_id, places, why))
+    return events
 
 
 class _EventMaker:
@@ -163,16 +100,14 @@ class _EventMaker:
 
     def record(self, row: Row) -> None:
         key = (row["kind"], row["sub_id"])
-        body = json.loads(row["body"]) if row["body"] else None
+        body, last = row["body"], self._last.pop(key, None)
         if row["kind"] == OWNER_CLAIM and body is not None:
             self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
         elif row["kind"] == CONFIG and row["group_id"] == self._group_id:
             self.add(row, "setting", row["sub_id"], "removed" if body is None else f"= {body['value']}")
         elif row["kind"] in self._registry.records:
-            self._of_kind(row, body, self._last.get(key))
-        if body is None:
-            self._last.pop(key, None)
-        else:
+            self._of_kind(row, body, last)
+        if body is not None:
             self._last[key] = body
 
     def _of_kind(self, row: Row, body: Any, last: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,10 +14,10 @@ from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError
 
 Row = dict[str, Any]
-"""A record, with the columns that `row_of` fills."""
+"""A record, with the columns that `row_of` fills. `body`: the value, None of a tombstone."""
 TIMEOUT_S = 30.0
 AT_ONCE = 5_000
-COMMON = ("owner_epoch", "time_ms", "revision", "why")
+COMMON = ("owner_epoch", "revision", "why")
 
 
 class TopicError(Exception):
@@ -61,20 +60,21 @@ class RecordsRead:
     end: int = 0
     """Offset behind the last one that was read."""
 
-    def rows(self) -> list[Row]:
-        return [row_of(self.partition, raw, self.schemas) for raw in self.records]
+    def rows(self) -> Iterator[Row]:
+        return (row_of(raw, self.schemas) for raw in self.records)
 
-    def about_topic(self, topic: str) -> list[Row]:
-        """Returns the records of groups that name this topic, or a longer name that contains it, and all claims.
+    def about_topic(self, topic: str) -> dict[str, RecordsRead]:
+        """Returns the records of each group that names this topic, or a longer name that contains it, with all claims.
 
         A value contains a name as plain bytes, so the other groups' values need no decoding."""
         name = topic.encode()
-        groups = {r.key.group_id for r in self.records if r.key is not None and r.value is not None and name in r.value}
-        return [
-            row_of(self.partition, raw, self.schemas)
-            for raw in self.records
-            if raw.key is None or raw.key.group_id in groups or raw.key.kind == OWNER_CLAIM
-        ]
+        named = {r.key.group_id for r in self.records if r.key is not None and r.value is not None and name in r.value}
+        groups = {group_id: RecordsRead(self.partition, schemas=self.schemas) for group_id in sorted(named - {""})}
+        for raw in self.records:
+            group_id = "" if raw.key is None else raw.key.group_id
+            for taken in groups.values() if not group_id else filter(None, (groups.get(group_id),)):
+                taken.records.append(raw)
+        return groups
 
 
 class Reader:
@@ -117,7 +117,7 @@ class Reader:
 
     def of_group(self, group_id: str) -> Iterator[Row]:
         """Yields this group's records and the claims of its partition, in the order of the log. Raises TopicError."""
-        return iter(self.read_group(group_id).rows())
+        return self.read_group(group_id).rows()
 
     def read_group(self, group_id: str) -> RecordsRead:
         """Returns the records of `of_group`, not decoded. Raises TopicError."""
@@ -196,12 +196,10 @@ def _learn(schemas: Schemas, m: Any) -> None:
         schemas.learn((m.value() or b"").decode())
 
 
-def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
+def row_of(raw: Raw, schemas: Schemas) -> Row:
     """Returns the record as a row, with a `problem` if it cannot be read."""
-    key = raw.key or StateKey("", "", "")
-    row: Row = {"partition": partition, "offset": raw.offset, "time_ms": raw.time_ms, "kind": key.kind}
-    row |= {"group_id": key.group_id, "sub_id": key.sub_id, "tombstone": raw.value is None, "why": "", "body": None}
-    row |= {"owner_epoch": None, "revision": None}
+    row: Row = {"offset": raw.offset, "time_ms": raw.time_ms, "owner_epoch": None, "revision": None, "why": ""}
+    row |= (raw.key or StateKey("", "", ""))._asdict() | {"body": None}
     if raw.key is None:
         return row | {"problem": "the key cannot be read"}
     if raw.value is None:
@@ -212,17 +210,6 @@ def row_of(partition: int, raw: Raw, schemas: Schemas) -> Row:
         body = schemas.decode(raw.value)
     except StateError as exc:
         return row | {"problem": str(exc)}
-    common = {name: body.pop(name) for name in COMMON if name in body}
-    row |= {name: value for name, value in common.items() if name != "time_ms"}
-    return row | {"body": json.dumps(_plain(body))}
-
-
-def _plain(value: Any) -> Any:
-    """Returns the value in JSON's types: ids in hex."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return value
+    body.pop("time_ms", None)  # the writer's time; that of a row is the log's
+    row |= {name: body.pop(name) for name in COMMON if name in body}
+    return row | {"body": body}

@@ -81,9 +81,7 @@ def places(body: Body) -> set[tuple[Any, ...]]:
 def topics_held(items: Iterable[Body], alone: bool) -> Iterable[HeldPartitions]:
     """Yields the partitions held, from the fields by topic of a value."""
     for i in items:
-        topic_id = i["topic_id"]
-        key = topic_id if isinstance(topic_id, str) else topic_id.hex()
-        yield HeldPartitions(key, i["topic_name"], i["partitions"], alone)
+        yield HeldPartitions(i["topic_id"].hex(), i["topic_name"], i["partitions"], alone)
 
 
 def live(soft: ModernSoft) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol
 
 Body = Mapping[str, Any]
-"""Fields of a value of the state topic; ids of topics as bytes, or in hex."""
+"""Fields of a value of the state topic; ids of topics as bytes."""
 Names = Mapping[bytes, str]
 """Topic id -> name."""
 Owned = Mapping[str, Sequence[int]] | str

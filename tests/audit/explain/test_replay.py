@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.audit.explain.ask import explain
-from sidecar.audit.explain.model import ExplainError, Limits
+from sidecar.audit.explain.model import ExplainError
 from sidecar.core.consumer.records import CurrentRecord, MemberState
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.core.vocabulary.topics import TopicImage
@@ -72,10 +72,10 @@ def test_topics_that_have_changed_are_told_if_they_are_known() -> None:
 
 def test_only_the_last_removals_are_told() -> None:
     recorded = RecordedStory("topics a=4\nm0 join names=a")
-    for i in range(1, 5):
+    for i in range(1, 13):
         recorded.play(f"m{i} join names=a\nm{i} leave")
-    found = explain(recorded.replayed(), None, Limits(removed=2))
-    assert [(r.member, r.why) for r in found.removed] == [("m4", "left"), ("m3", "left")]
+    found = explain(recorded.replayed())
+    assert [(r.member, r.why) for r in found.removed] == [(f"m{i}", "left") for i in range(12, 2, -1)]
 
 
 def test_who_came_back_is_not_gone() -> None:

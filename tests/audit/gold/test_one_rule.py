@@ -4,7 +4,6 @@ Gold folds those of all in SQL: both say the same of intervals and second owners
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections import Counter, defaultdict
@@ -35,13 +34,13 @@ DOUBTED = ("from_exact", "from_not_before_offset", "to_exact", "to_not_before_of
 # ---- rows of silver as sidecar.audit.history.topic gives them -------------------------------------------------------
 def _places(items: list[Row] | None) -> list[Row]:
     return [
-        {"topic_id": CONSUMER + t["topic_id"], "topic_name": t["topic"], "partitions": t["partitions"]}
+        {"topic_id": (CONSUMER + t["topic_id"]).encode(), "topic_name": t["topic"], "partitions": t["partitions"]}
         for t in items or ()
     ]
 
 
-def _given(row: Row) -> str:
-    return assignment(1, [(t["topic"], tuple(t["partitions"])) for t in row["assigned"] or ()]).hex()
+def _given(row: Row) -> bytes:
+    return assignment(1, [(t["topic"], tuple(t["partitions"])) for t in row["assigned"] or ()])
 
 
 BODIES: dict[str, Callable[[Row], Row]] = {
@@ -54,43 +53,50 @@ BODIES: dict[str, Callable[[Row], Row]] = {
 
 
 def as_read(row: Row) -> Row:
-    p, kind, group_id, sub_id = key_of(row)
+    _, kind, group_id, sub_id = key_of(row)
     body = None if row["deleted"] else BODIES[kind](row) if kind in BODIES else {}
-    said = {"partition": p, "kind": kind, "group_id": group_id, "sub_id": sub_id, "tombstone": row["deleted"]}
+    said = {"kind": kind, "group_id": group_id, "sub_id": sub_id}
     said |= {n: row[n] for n in ("offset", "owner_epoch", "revision", "why")}
-    return said | {"time_ms": row["log_ms"], "body": None if body is None else json.dumps(body)}
+    return said | {"time_ms": row["log_ms"], "body": body}
 
 
-def place(one: Any) -> Row:
-    """Returns the columns that intervals and second owners share."""
-    kind = "consumer" if one.topic_key.startswith(CONSUMER) else "classic"
-    columns = {"state_partition": one.state_partition, "group_id": one.group_id, "partition": one.partition}
-    return columns | {"kind": kind, "topic_key": one.topic_key.removeprefix(CONSUMER)}
+def place(group: tuple[int, str], i: Interval) -> Row:
+    """Returns the columns that intervals and second owners share. `group`: its state partition, and its id."""
+    key, kind = i.key[0], "classic"
+    if key.startswith(CONSUMER.encode().hex()):
+        key, kind = bytes.fromhex(key).decode().removeprefix(CONSUMER), "consumer"
+    columns = {"state_partition": group[0], "group_id": group[1], "partition": i.partition}
+    return columns | {"kind": kind, "topic_key": key}
 
 
-def interval(i: Interval) -> Row:
+def interval(group: tuple[int, str], i: Interval) -> Row:
     ended = i.to_offset is not None
     begin = {"from_offset": i.from_offset, "from_ms": i.from_ms, "from_why": i.from_why, "from_exact": i.exact}
     end = {"to_offset": i.to_offset, "to_ms": i.to_ms, "to_why": i.to_why, "to_exact": i.to_exact if ended else None}
     bounds = {"from_not_before_offset": i.not_before, "to_not_before_offset": i.stretches[-1].until if ended else None}
-    return place(i) | {"member_id": i.member_id, "first_epoch": i.member_epoch} | begin | end | bounds
+    return place(group, i) | {"member_id": i.member_id, "first_epoch": i.member_epoch} | begin | end | bounds
 
 
-def second_owner(o: Overlap) -> Row:
-    grade = "proven" if o.proven else "possible"
-    columns = {"offset": o.offset, "ms": o.time_ms, "member_id": o.second, "other_member_id": o.first, "grade": grade}
-    return place(o) | columns
+def second_owner(group: tuple[int, str], o: Overlap) -> Row:
+    members = {"member_id": o.second.member_id, "other_member_id": o.first}
+    at = {"offset": o.offset, "ms": o.time_ms, "grade": "proven" if o.proven else "possible"}
+    return place(group, o.second) | members | at
 
 
 def by_fold(rows: list[Row]) -> Tables:
     """Returns the fold's results under gold's column names."""
-    folds: dict[int, Fold] = {}
+    folds: dict[tuple[int, str], Fold] = {(r["state_partition"], r["group_id"]): Fold() for r in rows}
+    of_partition = defaultdict(list)
+    for group in folds:
+        of_partition[group[0]].append(group)
     for row in rows:
-        folds.setdefault(row["state_partition"], Fold(row["state_partition"])).add(as_read(row))
-    results = [one.result for one in folds.values()]
+        read = as_read(row)
+        group = row["state_partition"], read["group_id"]
+        for one in [group] if group[1] else of_partition[group[0]]:
+            folds[one].add(read)
     return {
-        "intervals": [interval(i) for result in results for i in result.intervals],
-        "second_owners": [second_owner(o) for result in results for o in result.overlaps],
+        "intervals": [interval(group, i) for group, one in folds.items() for i in one.intervals],
+        "second_owners": [second_owner(group, o) for group, one in folds.items() for o in one.overlaps],
     }
 
 
