@@ -128,3 +128,20 @@ def test_answers_to_others_than_members_are_not_looked_at() -> None:
     seen.asked(1, Event("g"))
     seen.answered(1, Answer(Code.GROUP_ID_NOT_FOUND))
     assert not seen.wrong
+
+
+def test_an_answer_that_its_member_has_given_up_ends_nobody() -> None:
+    """The first join was heard before the leave, and the second behind it: but the first answer comes last."""
+    seen = Endings()
+    seen.asked(0, ConsumerHeartbeat("g", "old", 0, "i"))
+    seen.answered(0, HeartbeatReply(member_id="old", member_epoch=2))
+    seen.asked(1, ConsumerHeartbeat("g", "new", 0, "i"))
+    seen.asked(2, ConsumerHeartbeat("g", "old", -2, "i"))
+    seen.asked(3, ConsumerHeartbeat("g", "new", 0, "i"))
+    seen.answered(2, HeartbeatReply(member_id="old", member_epoch=-2))
+    seen.answered(3, HeartbeatReply(member_id="new", member_epoch=2))
+    seen.answered(1, HeartbeatReply(Code.UNRELEASED_INSTANCE_ID))
+    assert not seen.wrong
+    seen.asked(4, ConsumerHeartbeat("g", "new", 0, "i"))
+    seen.answered(4, HeartbeatReply(Code.UNRELEASED_INSTANCE_ID))
+    assert seen.wrong

@@ -184,6 +184,8 @@ class Endings:
         number, event = self._asked.pop(key, (0, None))
         if event is None or _name_of(event) in self._unheard:
             return
+        if number < self._in_since.get((event.group_id, _name_of(event)), 0):
+            return  # a later request has let the member in: it has given this one up
         if _leaves(event):
             if answer.code == Code.NONE:
                 self._left(event)
