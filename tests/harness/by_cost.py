@@ -17,7 +17,6 @@ TIERS: Mapping[str, float] = {"quick": 0.5, "test": 3.0}
 CPU_S: Mapping[str, float] = {
     # bugs
     "takes_silence_for_revocation": 0.5,
-    "keeps_the_last_epoch": 0.5,
     "leaves_out_what_it_cannot_read": 0.5,
     "goes_on_after_a_turn_that_broke": 0.6,
     "removes_the_peer_of_the_first_day": 0.6,

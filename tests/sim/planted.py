@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,16 +127,6 @@ def gives_a_failed_assignor_up(patch: Patch, sim: Cluster) -> None:
     patch.setattr(Targets, "_failed", planted)
 
 
-def keeps_the_last_epoch(patch: Patch, sim: Cluster) -> None:
-    """The target is written under the epoch that the group has when the result comes."""
-    real = Targets._finish
-
-    def planted(self: Any, turn: Any, group: Any, inp: Any, out: Any, flight: Any) -> None:
-        real(self, turn, group, replace(inp, epoch=group.epoch), out, flight)
-
-    patch.setattr(Targets, "_finish", planted)
-
-
 # ---- ownership ------------------------------------------------------------------------------------------------
 def replies_before_the_commit(patch: Patch, sim: Cluster) -> None:
     answers_before_the_commit(patch)
@@ -225,7 +214,6 @@ PLANTED: dict[Bug, str] = {
     waits_for_a_clock_that_jumped: "not settled",
     lets_members_leave_unseen: "not settled",
     gives_a_failed_assignor_up: "not settled",
-    keeps_the_last_epoch: "not settled",
     replies_before_the_commit: "before its records",
     zombies_write_and_serve: "two owners|differs|live|in the log|went back|before its records|all is well",
     replays_to_init_only: "live|in the log|differs|went back",
