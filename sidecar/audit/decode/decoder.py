@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
-from sidecar.audit.decode.arrow import arrow_of, dig, mapped
+from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
 from sidecar.audit.decode.columns import Compiled
-from sidecar.audit.decode.nodes import LONG, Unfit, number
 from sidecar.audit.decode.rows import EMBEDDED, FIELD_OF, headers_rows, value_row
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, PATHS, SILVER
@@ -262,26 +261,26 @@ class _Kind:
 
     def _by_column(self, which: Any, step: Compiled) -> Any:
         """Reads values by column. Returns the row numbers of those that cannot be read by column."""
-        bad, node = step.read(self.bronze["value"], which, BODY_AT)
+        bad, values = step.read(self.bronze["value"], which, BODY_AT)
         good = which.filter(pc.invert(bad))
         try:
-            self.parts.append((good, self._columns(node, len(good))))
+            self.parts.append((good, self._columns(values)))
         except Unfit:
             return which
         return which.filter(bad)
 
-    def _columns(self, node: Any, rows: int) -> Any:
-        columns = []
+    def _columns(self, values: Any) -> Any:
+        rows, columns = len(values), []
         for f in (schema := self._schema()):
-            inner = dig(node, PATHS[self.kind, f.name])
+            inner = dig(values, PATHS[self.kind, f.name])
             embedded = EMBEDDED.get((self.kind, f.name))
             if inner is None:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
-                column = arrow_of(inner, f.type, FIELD_OF)
+                column = fitted(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
-                firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
+                firsts = fitted(inner, embedded.read_as, FIELD_OF)
                 if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
