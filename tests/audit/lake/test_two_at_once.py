@@ -17,9 +17,8 @@ from sidecar.audit.lake.storage import put_json
 from sidecar.audit.run import maintain as maintains
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
-from tests.audit.lake.making import T0, bronze
+from tests.audit.lake.making import T0, bronze, dump
 from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK
