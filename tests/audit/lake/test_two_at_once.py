@@ -126,7 +126,7 @@ def test_a_table_that_another_program_compacts_before_a_batch_is_at_an_end(
         with pytest.raises(Died):
             filled.run(HALF, len(ENTRIES))
     for table in [BRONZE] if layer == "bronze" else SILVER_TABLES.values():
-        DeltaTable(str(filled.lake.tables.folder(table))).optimize.compact()
+        DeltaTable(str(filled.lake.folder(table))).optimize.compact()
     with pytest.raises(Refused, match=r"rows of batch 1, and .* another program has compacted") as refused:
         filled.run(HALF, len(ENTRIES))
     if layer == "gold":
