@@ -89,7 +89,7 @@ def _apart(tables: Tables, batch: Any) -> Iterator[tuple[str, Any]]:
 # ---- what tasks do --------------------------------------------------------------------------------------------------
 def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
     decoder = Decoder({}, {})
-    for batch in enough([(typed(b, BRONZE) for b in batches)]):
+    for batch in enough(typed(b, BRONZE) for b in batches):
         for text in schemas_in(batch).values():
             decoder.schemas.learn(text)
         for name, rows in decoder.decode(batch).items():

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.errors import AuditError, Misused
 from sidecar.audit.source.records import RecordsReader, RecordsStream, SplitPartition, Wanted
-from sidecar.audit.source.uri import CopySource, dump, open_source
-from tests.audit.lake.making import bronze, log
+from sidecar.audit.source.uri import CopySource, open_source
+from tests.audit.lake.making import bronze, dump, log
 
 ENTRIES = log(3, 40)
 

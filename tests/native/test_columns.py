@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from sidecar.audit.decode.arrow import Unfit
 from sidecar.audit.decode.columns import Compiled
-from sidecar.audit.decode.nodes import Fields, Unfit
 from sidecar.native._columns import columns
 
 SCHEMA: dict[str, Any] = {
@@ -66,9 +66,8 @@ def encoded(one: dict[str, Any]) -> bytes:
 
 def read(values: list[bytes], skip: int = 0) -> tuple[list[bool], dict[str, Any]]:
     found = pa.array(values, pa.binary())
-    bad, node = Compiled(SCHEMA).read(found, pa.arange(0, len(values), 1), skip)
-    assert isinstance(node, Fields)
-    return bad.to_pylist(), dict(node.by_name)
+    bad, rows = Compiled(SCHEMA).read(found, pa.arange(0, len(values), 1), skip)
+    return bad.to_pylist(), dict(zip(rows.type.names, rows.flatten(), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -90,13 +89,13 @@ def test_what_it_reads_is_what_was_written_and_a_bad_value_leaves_nothing(seed: 
             continue  # also a text that is not UTF-8, which is found when the whole column is looked at
         if not flag:
             good.append(told)
-    numbers = node["n"].values.to_pylist()
+    numbers = node["n"].to_pylist()
     assert len(numbers) == bad.count(False)
     if len(good) == len(numbers):
         assert numbers == [g["n"] for g in good]
-        assert node["flag"].values.to_pylist() == [g["flag"] for g in good]
-        assert node["id"].values.to_pylist() == [g["id"] for g in good]
-        assert node["lists"].count.to_pylist() == [len(g["lists"]) for g in good]
+        assert node["flag"].to_pylist() == [g["flag"] for g in good]
+        assert node["id"].to_pylist() == [g["id"] for g in good]
+        assert node["lists"].value_lengths().to_pylist() == [len(g["lists"]) for g in good]
 
 
 def test_blocks_and_what_is_skipped() -> None:
@@ -108,8 +107,8 @@ def test_blocks_and_what_is_skipped() -> None:
     bad, node = read([b"XX" + blocks, b"X"], skip=2)
     assert bad == [False, True]
     lists = node["lists"]
-    assert lists.count.to_pylist() == [2]
-    assert lists.items.by_name["ns"].items.values.to_pylist() == [3, 3]
+    assert lists.value_lengths().to_pylist() == [2]
+    assert [item["ns"] for item in lists.to_pylist()[0]] == [[3], [3]]
 
 
 def test_a_value_that_is_cut_off_anywhere_is_bad() -> None:
@@ -120,7 +119,7 @@ def test_a_value_that_is_cut_off_anywhere_is_bad() -> None:
     for values in ([x for cut in cuts for x in (cut, raw)], [*cuts, raw]):
         bad, node = read(values)
         assert bad == [value != raw for value in values]
-        assert node["n"].values.to_pylist() == [5] * bad.count(False)
+        assert node["n"].to_pylist() == [5] * bad.count(False)
 
 
 @pytest.mark.parametrize("last", ["string", {"type": "fixed", "name": "f", "size": 4}, "bytes"])

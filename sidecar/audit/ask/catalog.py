@@ -52,12 +52,12 @@ def _spark(lake: Lake, schema: str, table: Table) -> Iterator[str]:
 
 
 def _delta(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    place = _text(uri_of(lake.tables.folder(table)))
+    place = _text(uri_of(lake.folder(table)))
     yield f"CREATE TABLE IF NOT EXISTS {schema}.{table.name} USING delta LOCATION {place}"
 
 
 def _trino(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    place = uri_of(lake.tables.folder(table)).replace("'", "''")
+    place = uri_of(lake.folder(table)).replace("'", "''")
     names = f"schema_name => '{schema}', table_name => '{table.name}', table_location => '{place}'"
     yield f"CALL delta.system.register_table({names})"
 

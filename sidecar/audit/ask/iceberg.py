@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sidecar.audit.ask.query import at_one_batch
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.lake.storage import uri_of
-from sidecar.audit.source.uri import opened
+from sidecar.audit.lake.storage import file_system, uri_of
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 
@@ -89,8 +89,8 @@ def _data_file(table: Any, uri: str, file: FileInfo) -> Any:
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
-    schema = table.schema()
-    with opened(file.path) as parquet:
+    schema, (store, name) = table.schema(), file_system(file.path)
+    with pq.ParquetFile(name, filesystem=store) as parquet:
         statistics = files.data_file_statistics_from_parquet_metadata(
             parquet.metadata,
             files.compute_statistics_plan(schema, table.properties),

@@ -79,7 +79,7 @@ class LakeReader(DataSourceReader):
                 room = TASK_BYTES
             shares[-1].append(file.path)
             room -= file.size
-        folder = str(lake.tables.folder(self.table))
+        folder = str(lake.folder(self.table))
         return [SplitPartition(FilesSplit(self.table, folder, tuple(paths), self.where)) for paths in shares]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sidecar.audit.decode.nodes import LONG, Fields, Flags, Lists, Longs, Maybe, Node, Texts, Unfit
+from sidecar.audit.decode.arrow import LONG, Unfit, offsets_of
 
 try:
     from sidecar.native._columns import columns as columns
@@ -36,13 +37,13 @@ class Compiled:
         self._add(schema, "", 0)
         self._program = array("i", self._ops).tobytes()
 
-    def read(self, values: Any, which: Any, skip: int) -> tuple[Any, Node]:
+    def read(self, values: Any, which: Any, skip: int) -> tuple[Any, Any]:
         """Reads the values at the places `which`, without their first `skip` bytes each. Returns flags for those that
-        cannot be read by column, and the columns of the others."""
+        cannot be read by column, and the others as an array of the schema's type, whose strings may not be UTF-8."""
         _, offsets, data = values.buffers()
         bad, decoded = columns(self._program, data or b"", offsets, values.offset, which.buffers()[1], skip)
         parts = iter(zip(self._ops[::2], self._texts, self._fields, decoded, strict=True))
-        return _flags(bad), _node(parts)
+        return _flags(bad), _array(parts)
 
     def _put(self, op: int, arg: int = 0, text: bool = False, fields: list[str] | None = None) -> None:
         self._ops += [op, arg]
@@ -86,19 +87,22 @@ class Compiled:
             self._add(f["type"], space, deep + 1)
 
 
-def _node(parts: Iterator[Any]) -> Node:
+def _array(parts: Iterator[Any]) -> Any:
     op, text, fields, (rows, first, second) = next(parts)
     if op == FIELDS:
-        return Fields({name: _node(parts) for name in fields})
+        return pa.StructArray.from_arrays([_array(parts) for _ in fields], names=fields)
     if op == LIST:
-        return Lists(_longs(rows, first), _node(parts))
+        return pa.ListArray.from_arrays(offsets_of(_longs(rows, first)), _array(parts))
     if op == MAYBE:
-        return Maybe(_flags(first), _node(parts))
+        valid, there = _flags(first), _array(parts)
+        places = pc.subtract(pc.cumulative_sum(valid.cast(LONG)), 1)
+        return there.take(pc.if_else(valid, places, pa.scalar(None, LONG)))
     if op == FLAG:
-        return Flags(_flags(first))
+        return _flags(first)
     if op == LONGS:
-        return Longs(_longs(rows, first))
-    return Texts(pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(first), pa.py_buffer(second)]), text)
+        return _longs(rows, first)
+    kind = pa.string() if text else pa.binary()
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(first), pa.py_buffer(second)])
 
 
 def _longs(rows: int, raw: bytes) -> Any:

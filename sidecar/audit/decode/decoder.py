@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
-from sidecar.audit.decode.arrow import arrow_of, dig, mapped
+from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
 from sidecar.audit.decode.columns import Compiled
-from sidecar.audit.decode.nodes import LONG, Unfit, number
 from sidecar.audit.decode.rows import EMBEDDED, FIELD_OF, headers_rows, value_row
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, PATHS, SILVER
@@ -262,26 +261,26 @@ class _Kind:
 
     def _by_column(self, which: Any, step: Compiled) -> Any:
         """Reads values by column. Returns the row numbers of those that cannot be read by column."""
-        bad, node = step.read(self.bronze["value"], which, BODY_AT)
+        bad, values = step.read(self.bronze["value"], which, BODY_AT)
         good = which.filter(pc.invert(bad))
         try:
-            self.parts.append((good, self._columns(node, len(good))))
+            self.parts.append((good, self._columns(values)))
         except Unfit:
             return which
         return which.filter(bad)
 
-    def _columns(self, node: Any, rows: int) -> Any:
-        columns = []
+    def _columns(self, values: Any) -> Any:
+        rows, columns = len(values), []
         for f in (schema := self._schema()):
-            inner = dig(node, PATHS[self.kind, f.name])
+            inner = dig(values, PATHS[self.kind, f.name])
             embedded = EMBEDDED.get((self.kind, f.name))
             if inner is None:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
-                column = arrow_of(inner, f.type, FIELD_OF)
+                column = fitted(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
             else:
-                firsts = arrow_of(inner, embedded.read_as, FIELD_OF)
+                firsts = fitted(inner, embedded.read_as, FIELD_OF)
                 if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
@@ -290,29 +289,21 @@ class _Kind:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _singly(self, which: Any) -> None:
+        """Decodes values one by one. Nearly always all are sound, and one batch of rows is much cheaper: so the rows of
+        a damaged one are halved until it is alone."""
         schema, values = self._schema(), self.bronze["value"].take(which).to_pylist()
-        try:  # nearly always all are sound, and one batch is much cheaper
+        try:
             rows = [value_row(self.kind, schema, self.decoder.single(raw)) for raw in values]
             pa.RecordBatch.from_pylist(rows, schema=schema).validate(full=True)
             self._add(which, rows)
-        except UNSOUND:
-            self._judge(which, values)
-
-    def _judge(self, which: Any, values: Sequence[bytes]) -> None:
-        """Decodes each value by itself, because some of them are damaged."""
-        rows, kept = [], []
-        schema = self._schema()
-        for i, raw in zip(which.to_pylist(), values, strict=True):
-            try:
-                row = value_row(self.kind, schema, self.decoder.single(raw))
-                pa.RecordBatch.from_pylist([row], schema=schema).validate(full=True)
-            except UNSOUND as exc:
-                why = str(exc) if isinstance(exc, StateError) else f"value of {self.kind} does not fit: {exc!r}"
-                self.broken.append((pa.array([i], LONG), why))
+        except UNSOUND as exc:
+            if len(which) > 1:
+                half = len(which) // 2
+                self._singly(which[:half])
+                self._singly(which[half:])
             else:
-                rows.append(row)
-                kept.append(i)
-        self._add(pa.array(kept, LONG), rows)
+                why = str(exc) if isinstance(exc, StateError) else f"value of {self.kind} does not fit: {exc!r}"
+                self.broken.append((which, why))
 
 
 def where(mask: Any) -> Any:

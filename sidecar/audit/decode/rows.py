@@ -1,4 +1,4 @@
-"""Silver's columns from a single record or its headers. Tests compare the reading by column with it."""
+"""Silver's columns from a single value, and from headers. Tests compare the reading by column with the former."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.decode.arrow import TOPIC_ID_BYTES, shown_id
+from sidecar.audit.decode.arrow import TOPIC_ID_BYTES, mapped, shown_id
 from sidecar.audit.tables.columns import many
 from sidecar.audit.tables.layers import HEAD, PATHS, RENAMED
 from sidecar.core.classic.embedded import assigned, whole_subscription
@@ -50,50 +50,37 @@ EMBEDDED: Mapping[tuple[str, str], Embedded] = {
 
 
 def headers_rows(headers: Any, schema: Any) -> Any:
-    """Returns the columns of `schema` from the headers of tombstones."""
-    try:
-        columns = _headers_columns(headers)
-    except pa.ArrowInvalid:  # an invalid number, or a text that is not UTF-8
-        return pa.RecordBatch.from_pylist([headers_row(h) for h in headers.to_pylist()], schema=schema)
-    rows = len(headers)
-    made = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(made, schema=schema)
-
-
-def _headers_columns(headers: Any) -> dict[str, Any]:
-    """Returns silver's columns from headers. Of two headers with the same name the last one counts. Raises
-    ArrowInvalid for a value that is no number or no UTF-8."""
+    """Returns the columns of `schema` from the headers of tombstones. Of two headers with the same name the last one
+    counts. Earlier versions wrote fewer: a missing number is null, a missing reason empty."""
     each, owners = headers.flatten(), pc.list_parent_indices(headers)
     names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
     columns = {}
     for name, column in HEAD.items():
         mine = pc.equal(names, pa.scalar(name))
-        matching, rows = values.filter(mine), owners.filter(mine)[::-1]
-        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=rows)
-        texts = matching[::-1].take(places).cast(pa.string())
-        columns[column] = pc.fill_null(texts, pa.scalar("")) if column == "why" else texts.cast(pa.int64())
-    return columns
+        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=owners.filter(mine)[::-1])
+        texts = values.filter(mine)[::-1].take(places)
+        columns[column] = (
+            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), pa.scalar(""))
+            if column == "why"
+            else _numbers(texts)
+        )
+    made = [columns[f.name] if f.name in columns else pa.nulls(len(headers), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def headers_row(headers: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """Returns the columns from a tombstone's headers. Earlier versions wrote fewer: a missing number is null, a missing
-    reason empty."""
-    by_name = {h["name"]: h["value"] or b"" for h in headers or []}
+def _numbers(texts: Any) -> Any:
+    try:
+        return texts.cast(pa.string()).cast(pa.int64())
+    except pa.ArrowInvalid:  # one of them is no number
+        return mapped(texts, _number, pa.int64())
 
-    def number(name: str) -> int | None:
-        raw = by_name.get(name, b"")
-        try:
-            n = int(raw)
-        except ValueError:
-            return None
-        return n if -(1 << 63) <= n < 1 << 63 else None
 
-    return {
-        "why": by_name.get("why", b"").decode(errors="replace"),
-        "owner_epoch": number("owner_epoch"),
-        "written_ms": number("time_ms"),
-        "revision": number("revision"),
-    }
+def _number(raw: bytes) -> int | None:
+    try:
+        n = int(raw)
+    except ValueError:
+        return None
+    return n if -(1 << 63) <= n < 1 << 63 else None
 
 
 def value_row(kind: str, schema: Any, body: Mapping[str, Any]) -> dict[str, Any]:

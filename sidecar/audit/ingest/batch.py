@@ -129,7 +129,7 @@ def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> 
 
 def end_batch(spark: SparkSession, lake: Lake) -> Batch:
     """Makes the silver that bronze's last batch still lacks, and records the batch as done."""
-    n, attempt = lake.tables.last(BRONZE)
+    n, attempt = lake.last(BRONZE)
     if lake.last_batch() >= n:  # another writer was faster
         return last_batch(lake)
     before = recorded(lake, n - 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecar.audit.errors import number
-from sidecar.audit.source.ranges import Ranges, limited, starting_offsets
+from sidecar.audit.source.options import Ranges, limited, starting_offsets
 from sidecar.audit.tables.layers import BRONZE
 
 

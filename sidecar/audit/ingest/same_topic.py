@@ -9,7 +9,7 @@ from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.ranges import Ranges
+from sidecar.audit.source.options import Ranges
 from sidecar.audit.source.uri import CopySource, Source
 
 COMPARED = 1_000

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.errors import Refused
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
-from sidecar.audit.source.uri import Split, opened, with_folders
+from sidecar.audit.lake.storage import file_system
+from sidecar.audit.source.uri import Split
 from sidecar.audit.tables.layers import BRONZE
 
 READ_AT_ONCE = 65_536
@@ -43,20 +45,19 @@ class BronzeWriter:
     def write(self, batch: Any) -> None:
         p, offset = batch["state_partition"], batch["offset"]
         for one in p.unique().to_pylist():
-            below = self.skip.get(one, 0)
-            if below:
-                kept = pc.or_(pc.not_equal(p, one), pc.greater_equal(offset, below))
-                if not pc.all(kept).as_py():
-                    self.write(batch.filter(kept))
-                    return
-        for one in p.unique().to_pylist():
-            mine = offset if len(p.unique()) == 1 else offset.filter(pc.equal(p, one))
-            ends = pc.min_max(mine).as_py()
-            self._span(one, ends["min"], ends["max"], pc.all(pc.greater(mine[1:], mine[:-1])).as_py() is not False)
-            self.seen[one] = max(self.seen.get(one, 0), ends["max"] + 1)
-        self.claims += claims_in(batch)
-        self.schemas.update(schemas_in(batch))
-        self.writer.write(batch)
+            mine = pc.and_(pc.equal(p, one), pc.greater_equal(offset, self.skip.get(one, 0)))
+            rows = batch if pc.all(mine).as_py() else batch.filter(mine)
+            if len(rows):
+                self._write(one, rows)
+
+    def _write(self, partition: int, rows: Any) -> None:
+        offset = rows["offset"]
+        ends, rising = pc.min_max(offset).as_py(), pc.all(pc.greater(offset[1:], offset[:-1])).as_py()
+        self._span(partition, ends["min"], ends["max"], rising is not False)
+        self.seen[partition] = max(self.seen.get(partition, 0), ends["max"] + 1)
+        self.claims += claims_in(rows)
+        self.schemas.update(schemas_in(rows))
+        self.writer.write(rows)
 
     def _span(self, partition: int, first: int, last: int, rising: bool) -> None:
         before = self.spans[-1] if self.spans else [-1, -1, -1, 0]
@@ -115,7 +116,7 @@ def silver_of_files(
     """Decodes the bronze files of the parts with these numbers. `targets`: of the tables that still lack this batch."""
     decoder = Decoder(schemas, claims)
     writers = {name: TableWriter(target) for name, target in targets.items()}
-    for batch in enough(_rows(f) for i in ids for f in parts[i]):
+    for batch in enough(rows for i in ids for f in parts[i] for rows in _rows(f)):
         for name, rows in decoder.decode(batch).items():
             if name in writers:
                 writers[name].write(rows)
@@ -123,16 +124,21 @@ def silver_of_files(
 
 
 def _rows(file: FileInfo) -> Iterator[Any]:
-    values = dict(file.partition)
-    with opened(file.path) as f:
-        for raw in f.iter_batches(READ_AT_ONCE):
-            yield typed(with_folders(raw, values), BRONZE)
+    """Yields the rows of a file of bronze. A scan as a dataset would take more memory and processor time."""
+    store, name = file_system(file.path)
+    types = {n: BRONZE.arrow.field(n).type for n in BRONZE.by}
+    with pq.ParquetFile(name, filesystem=store) as parquet:
+        for batch in parquet.iter_batches(READ_AT_ONCE):
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for column, text in file.partition:
+                columns[column] = pa.repeat(pa.scalar(text).cast(types[column]), len(batch))
+            yield typed(pa.RecordBatch.from_pydict(columns), BRONZE)
 
 
-def enough(files: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    """Yields the rows of small files joined: each batch has a fixed cost of decoding, however few its rows."""
+def enough(rows: Iterable[Any]) -> Iterator[Any]:
+    """Yields small batches joined: each batch has a fixed cost of decoding, however few its rows."""
     waiting: list[Any] = []
-    for batch in chain.from_iterable(files):
+    for batch in rows:
         waiting.append(batch)
         if sum(map(len, waiting)) >= DECODED_AT_ONCE:
             yield pa.concat_batches(waiting)

@@ -90,8 +90,7 @@ class DeltaTables:
 
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
-        opened = self._log(table)
-        return -1 if opened is None else opened.last()
+        return self.last(table)[0]
 
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
@@ -124,8 +123,8 @@ class DeltaTables:
             return False
         return True
 
-    def files(self, table: Table) -> list[FileInfo] | None:
-        """With paths that can be opened; None if there is no such table."""
+    def visible(self, table: Table) -> list[FileInfo] | None:
+        """The files, with paths that can be opened; None if there is no such table."""
         opened = self._log(table)
         return None if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
 

@@ -116,9 +116,8 @@ class TableWriter:
             yield tuple((n, partition_text(values[n])) for n in by), part
 
     def _path(self, partition: Partition) -> str:
-        folders = [f"{n}={NO_VALUE if v is None else quote(v, safe=' -_.')}" for n, v in partition]
         # A task that is tried again must not write into the files of its first attempt.
-        return "/".join([*folders, f"{self.target.name}{uuid.uuid4().hex[:12]}.parquet"])
+        return "/".join([*folders_of(partition), f"{self.target.name}{uuid.uuid4().hex[:12]}.parquet"])
 
     def _flush(self, f: _Open) -> None:
         if f.writer is None:
@@ -156,6 +155,11 @@ def reported(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[FileInfo]]:
         if "file" in row:
             files[row["table"]].append(msgspec.convert(row["file"], FileInfo))
     return files
+
+
+def folders_of(partition: Partition) -> list[str]:
+    """Returns the names of a file's folders."""
+    return [f"{n}={NO_VALUE if v is None else quote(v, safe=' -_.')}" for n, v in partition]
 
 
 def partition_text(value: Any) -> str | None:

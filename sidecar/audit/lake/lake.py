@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ import pyarrow.dataset as ds
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import DeltaTables
-from sidecar.audit.lake.files import FileInfo, Target, batch_name, dataset, in_duckdb, listed
+from sidecar.audit.lake.files import FileInfo, batch_name, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
@@ -55,13 +54,12 @@ def is_lake(folder: Folder) -> bool:
     return (folder / "lake.json").is_file()
 
 
-@dataclass(frozen=True)
-class Lake:
+class Lake(DeltaTables):
     """`base`: its folder; `root`: that of the incarnation."""
 
-    base: Folder
-    incarnation: int
-    tables: DeltaTables = field(repr=False)
+    def __init__(self, base: Folder, incarnation: int) -> None:
+        super().__init__(base if incarnation == 0 else base / f"incarnation-{incarnation}")
+        self.base, self.incarnation = base, incarnation
 
     @classmethod
     def at(cls, uri: str | PathLike[str], incarnation: int | None = None) -> Lake:
@@ -77,19 +75,14 @@ class Lake:
                 " anew into another folder: from the topic, or, with what compaction has removed since, from its"
                 f" bronze: `sidecar audit run --from parquet://{base}/bronze/records --lake FOLDER`"
             )
-        number = known.get("incarnation", 0) if incarnation is None else incarnation
-        return cls(base, number, DeltaTables(base if number == 0 else base / f"incarnation-{number}"))
-
-    @property
-    def root(self) -> Folder:
-        return self.tables.root
+        return cls(base, known.get("incarnation", 0) if incarnation is None else incarnation)
 
     def setup(self, tables: Sequence[Table] = ()) -> None:
         """Make the lake and these tables, if they are not there."""
         if not is_lake(self.base):
             self._put(self.incarnation)
         for table in tables:
-            self.tables.create(table)
+            self.create(table)
 
     def next_incarnation(self) -> Lake:
         """Begin anew, for a topic that was re-created. What there is stays where it is."""
@@ -127,25 +120,11 @@ class Lake:
     def batch(self, number: int) -> dict[str, Any] | None:
         """Returns the record of the batch, or None."""
         path = self.record(number)
-        return read_json(path) if path.exists() else None
-
-    # ---- writing ------------------------------------------------------------------------------------------
-    def committed(self, table: Table) -> int:
-        """Number of the last batch that this table has; -1: none."""
-        return self.tables.committed(table)
+        return read_json(path) if path.is_file() else None
 
     def done(self, tables: Sequence[Table]) -> int:
         """Number of the last batch that all of these have."""
         return min(self.committed(table) for table in tables)
-
-    def target(self, table: Table, batch: int) -> Target:
-        """Returns the place where tasks write files, for `commit`."""
-        return self.tables.target(table, batch)
-
-    def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
-        """Make them visible; in the same transaction the rows go that earlier batches left open. False: the table has
-        this batch already, and nothing was done."""
-        return self.tables.commit(target, files, batch, attempt)
 
     # ---- reading ------------------------------------------------------------------------------------------
     def require(self) -> None:
@@ -158,7 +137,7 @@ class Lake:
     ) -> list[FileInfo]:
         """All files that are visible now, or those that this batch wrote. `days`, `group`: without those that cannot
         have a record of that day, or of that group: in bronze folders tell, elsewhere nothing does."""
-        files = self.tables.files(table)
+        files = self.visible(table)
         if files is None:
             self.require()
             return []
@@ -185,7 +164,7 @@ class Lake:
         paths = [GLOB.sub(r"\\\g<0>", uri_of(f.path)) for f in self.files(table, None, days, group)]
         if not paths:
             return spark.createDataFrame([], table.ddl)
-        base = uri_of(self.tables.folder(table))
+        base = uri_of(self.folder(table))
         rows = spark.read.schema(table.ddl).option("basePath", base).parquet(*paths).select(*table.names)
         return rows.where(col("group_id") == group) if group else rows
 
@@ -196,7 +175,7 @@ class Lake:
         if not paths:
             return table.arrow.empty_table().select(names)
         try:
-            return dataset(table, paths, str(self.tables.folder(table))).to_table(columns=names, filter=where)
+            return dataset(table, paths, str(self.folder(table))).to_table(columns=names, filter=where)
         except (OSError, pa.ArrowInvalid) as exc:
             raise unreadable(table, exc) from exc
 
@@ -205,4 +184,4 @@ class Lake:
         paths = [f.path for f in self.files(table)]
         if db is None:
             return listed(table, paths)
-        return in_duckdb(db, table, paths, str(self.tables.folder(table)))
+        return in_duckdb(db, table, paths, str(self.folder(table)))

@@ -17,7 +17,7 @@ from sidecar.audit.ingest.batch import recorded, refill, rewritten
 from sidecar.audit.lake.files import FileInfo, batch_of
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import read_json
-from sidecar.audit.source.ranges import Ranges
+from sidecar.audit.source.options import Ranges
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
 

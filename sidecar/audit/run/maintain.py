@@ -49,9 +49,9 @@ def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BY
         # The last batch that nobody has to find by its number any more: gold was made of it.
         over = min(one.last_batch(), one.done(list(GOLD.values())))
         for table in TABLES if over >= 0 else ():
-            merged, into = one.tables.compact(table, over, full_bytes)
+            merged, into = one.compact(table, over, full_bytes)
             report.merged, report.into = report.merged + merged, report.into + into
-            report.removed += len(one.tables.vacuum(table, hours))
+            report.removed += len(one.vacuum(table, hours))
         report.packed += _pack_records(one, over - 1)
     return report
 

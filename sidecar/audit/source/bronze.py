@@ -8,10 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.decode.arrow import arrow_of, mapped
+from sidecar.audit.decode.arrow import LONG, Unfit, fitted, mapped, offsets_of
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.decoder import BODY_AT, times
-from sidecar.audit.decode.nodes import LONG, Unfit, offsets_of
 from sidecar.audit.source.dump import TIME_TYPES
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.state.keys import decode_key
@@ -70,11 +69,10 @@ def headers_of(headers: Sequence[Sequence[Header] | None]) -> Any:
 def keys_of(key: Any) -> tuple[Any, Any, Any]:
     """Returns kind, group id and sub id; all three are null where the key cannot be read."""
     try:
-        node: Any
-        bad, node = Compiled(KEY).read(key, pa.arange(0, len(key), 1), 0)
+        bad, parts = Compiled(KEY).read(key, pa.arange(0, len(key), 1), 0)
         if key.null_count or pc.any(bad).as_py():  # what a null points to is not defined
             return _keys_singly(key)
-        kind, group_id, sub_id = (arrow_of(part, pa.string(), {}) for part in node.by_name.values())
+        kind, group_id, sub_id = (fitted(part, pa.string(), {}) for part in parts.flatten())
     except Unfit:
         return _keys_singly(key)
     return kind, group_id, sub_id

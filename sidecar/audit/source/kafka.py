@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.options import Ranges
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.properties import librdkafka_of
@@ -19,8 +21,6 @@ WAIT_S = 0.1
 AT_ONCE = 8_192
 """Records of an Arrow batch, at most."""
 RECORDS_PER_TASK = 500_000
-Ranges = Mapping[int, tuple[int, int]]
-"""State partition -> its first offset, and the one behind its last."""
 FIXED = {
     "group.id": "group-state-audit-is-no-group",
     "enable.auto.commit": "false",
@@ -32,7 +32,13 @@ FIXED = {
 }
 """Client properties that decide which records are read; options cannot set them."""
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-LIBRARY = {"log_level": "2", "fetch.message.max.bytes": "8388608", "queued.min.messages": "50000"}
+LIBRARY = {
+    "log_level": "2",
+    "fetch.message.max.bytes": "8388608",
+    "queued.min.messages": "50000",
+    # A task takes this queue empty in a third of a second. By default the next fetch waits a whole one.
+    "fetch.queue.backoff.ms": "10",
+}
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,8 @@ class KafkaSplit:
     def batches(self) -> Iterator[Any]:
         from confluent_kafka import TopicPartition
 
-        consumer = self.options.consumer()
         name = f"{self.options.topic}-{self.partition}"
-        try:
+        with closing(self.options.consumer()) as consumer:
             consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
             seen, ended, following = time.monotonic(), False, self.start
             while not ended:
@@ -99,34 +104,27 @@ class KafkaSplit:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > TIMEOUT_S:
                     raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
-                records, ended = self._records(messages, name)
+                last = [m for m in messages if m.error() is not None or m.offset() >= self.end - 1]
+                ended = any(self._ends(m, name) for m in last)
+                records = [m for m in messages if m.error() is None and m.offset() < self.end] if last else messages
                 if records:
                     following = records[-1].offset() + 1
                     yield _batch(self.partition, records)
-        finally:
-            consumer.close()
 
-    def _records(self, messages: list[Any], name: str) -> tuple[list[Any], bool]:
-        """Returns the messages that belong to this split, and whether the split ends with them. Raises AuditError."""
+    def _ends(self, m: Any, name: str) -> bool:
+        """Returns whether the split ends with this message: a record, or an error. Raises AuditError."""
         from confluent_kafka import KafkaError
 
-        whole = all(m.error() is None for m in messages)
-        if messages and whole and messages[-1].offset() < self.end - 1:
-            return messages, False
-        records, ended = [], False
-        for m in messages:
-            error = m.error()
-            if error is None:
-                if m.offset() < self.end:
-                    records.append(m)
-                ended = ended or m.offset() >= self.end - 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                ended = ended or m.offset() >= self.end
-            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                raise AuditError(f"{name}: offset {self.start} is not in the topic any more; was it re-created?")
-            elif not error.retriable() or error.fatal():
-                raise AuditError(f"{name}: {error}")
-        return records, ended
+        error = m.error()
+        if error is None:
+            return bool(m.offset() >= self.end - 1)
+        if error.code() == KafkaError._PARTITION_EOF:
+            return bool(m.offset() >= self.end)
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise AuditError(f"{name}: offset {self.start} is not in the topic any more; was it re-created?")
+        if not error.retriable() or error.fatal():
+            raise AuditError(f"{name}: {error}")
+        return False
 
 
 def _batch(partition: int, records: list[Any]) -> Any:
@@ -168,10 +166,8 @@ class KafkaSource:
         """Returns each partition's first offset, and the next one to be written."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        trouble: list[str] = []
-        consumer = self.options.consumer(trouble)
-        try:
-            topic = self.options.topic
+        topic = self.options.topic
+        with self._asked("its offsets") as consumer:
             metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
             if metadata.error is not None:
                 raise KafkaException(metadata.error)
@@ -179,11 +175,6 @@ class KafkaSource:
                 p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
                 for p in sorted(metadata.partitions)
             }
-        except KafkaException as exc:
-            consumer.poll(WAIT_S)  # reports connection errors to `trouble`
-            raise self._failed("its offsets", exc, trouble) from exc
-        finally:
-            consumer.close()
 
     def splits(self, ranges: Ranges) -> list[KafkaSplit]:
         size = self.options.records_per_task
@@ -197,20 +188,13 @@ class KafkaSource:
         """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
         from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-        trouble: list[str] = []
-        consumer = self.options.consumer(trouble)
-        try:
+        with self._asked("offsets by their times") as consumer:
             times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
             offsets = consumer.offsets_for_times(times, timeout=TIMEOUT_S)
             wrong = next((t.error for t in offsets if t.error is not None), None)
             if wrong is not None:
                 raise KafkaException(wrong)
             return {t.partition: (1 << 62 if t.offset in (-1, OFFSET_END) else t.offset) for t in offsets}
-        except KafkaException as exc:
-            consumer.poll(WAIT_S)
-            raise self._failed("offsets by their times", exc, trouble) from exc
-        finally:
-            consumer.close()
 
     def setting(self, name: str) -> str | None:
         """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
@@ -235,8 +219,7 @@ class KafkaSource:
         from confluent_kafka import KafkaError, TopicPartition
 
         name, waiting, times = self.options.topic, dict(ranges), dict[int, int]()
-        consumer = self.options.consumer()
-        try:
+        with closing(self.options.consumer()) as consumer:
             consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
             end = time.monotonic() + TIMEOUT_S
             while waiting:
@@ -251,9 +234,20 @@ class KafkaSource:
                         del waiting[p]
                 if time.monotonic() > end:
                     raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
-            return times
-        finally:
-            consumer.close()
+        return times
+
+    @contextmanager
+    def _asked(self, what: str) -> Iterator[Any]:
+        """Yields a consumer to ask for `what`. Raises AuditError, which knows the client's connection errors."""
+        from confluent_kafka import KafkaException
+
+        trouble: list[str] = []
+        with closing(self.options.consumer(trouble)) as consumer:
+            try:
+                yield consumer
+            except KafkaException as exc:
+                consumer.poll(WAIT_S)  # reports connection errors to `trouble`
+                raise self._failed(what, exc, trouble) from exc
 
     def _failed(self, what: str, exc: Any, trouble: list[str] | None = None) -> AuditError:
         """Returns the error for a failed request. `trouble`: the client's connection errors."""

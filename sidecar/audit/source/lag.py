@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sidecar.audit.source.options import Ranges
+
 COMPACTION_LAG = "min.compaction.lag.ms"
 WARN_AT = 0.5
 """Share of the compaction lag at which an alert still leaves time to act."""
@@ -19,7 +21,7 @@ WARN_AT = 0.5
 class Topic(Protocol):
     def bounds(self) -> dict[int, tuple[int, int]]: ...
     def setting(self, name: str) -> str | None: ...
-    def first_times(self, ranges: Mapping[int, tuple[int, int]]) -> dict[int, int]: ...
+    def first_times(self, ranges: Ranges) -> dict[int, int]: ...
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.options import READ, STREAM
-from sidecar.audit.source.ranges import Ranges, limited, starting_offsets
+from sidecar.audit.source.options import READ, STREAM, Ranges, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for

@@ -7,7 +7,7 @@ folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py),
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -15,22 +15,19 @@ from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
 
-import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import delta_files
-from sidecar.audit.lake.files import NO_VALUE
+from sidecar.audit.lake.files import folders_of
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch
-from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_below, open_dump, read_dump, records_of
-from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource, Ranges
-from sidecar.audit.source.options import RUN, check_options
+from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_below, read_dump, records_of
+from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource
+from sidecar.audit.source.options import RUN, Ranges, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.layers import BRONZE
 
@@ -90,45 +87,6 @@ AT_A_TIME = {"batch_size": AT_ONCE, "batch_readahead": 1}
 PLACE = ("state_partition", "offset")
 
 
-def opened(path: str) -> Any:
-    store, name = file_system(path)
-    return pq.ParquetFile(name, filesystem=store)
-
-
-def with_folders(batch: Any, values: Mapping[str, str | None]) -> Any:
-    """Returns the batch with the columns from the names of its file's folders."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for name, text in values.items():
-        if name in BRONZE.names:
-            columns[name] = pa.repeat(pa.scalar(text).cast(BRONZE.arrow.field(name).type), len(batch))
-    return pa.RecordBatch.from_pydict(columns)
-
-
-@dataclass(frozen=True)
-class CopyFile:
-    """A Parquet file. `folders`: names of its folders, as day=2026-11-23/state_partition=3."""
-
-    path: str
-    folders: str
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Values of the columns that are in the names of folders. Raises AuditError."""
-        with _readable(self.path):
-            return dict(ds.get_partition_keys(FOLDERS.parse(f"/{self.folders}/file")))
-
-    def fragment(self, row_groups: Sequence[int] | None = None) -> Any:
-        """Returns the file, or these row groups of it, to be read with bronze's types. Raises AuditError."""
-        store, name = file_system(self.path)
-        with _readable(self.path):
-            where = FOLDERS.parse(f"/{self.folders}/file")
-            fragment = ds.ParquetFileFormat().make_fragment(name, store, where, row_groups=row_groups)
-            missing = [n for n in BRONZE.names if n not in {*fragment.physical_schema.names, *self.values}]
-        if missing:
-            raise AuditError(f"{self.path} has no column {missing[0]}: it is no copy of the state topic")
-        return fragment
-
-
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
     """Raises AuditError for what Arrow raises while it reads the file."""
@@ -136,6 +94,35 @@ def _readable(path: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as exc:
         raise AuditError(f"{path} cannot be read: {exc}") from exc
+
+
+@dataclass(frozen=True)
+class CopyFile:
+    """A Parquet file. `where`: what its folders say of all its rows, as an expression of Arrow."""
+
+    path: str
+    where: Any
+
+    @classmethod
+    def at(cls, path: str, folders: str) -> CopyFile:
+        """`folders`: names of its folders, as day=2026-11-23/state_partition=3. Raises AuditError."""
+        with _readable(path):
+            return cls(path, FOLDERS.parse(f"/{folders}/file"))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Values of the columns that are in the names of folders."""
+        return dict(ds.get_partition_keys(self.where))
+
+    def fragment(self, row_groups: Sequence[int] | None = None) -> Any:
+        """Returns the file, or these row groups of it, to be read with bronze's types. Raises AuditError."""
+        store, name = file_system(self.path)
+        with _readable(self.path):
+            fragment = ds.ParquetFileFormat().make_fragment(name, store, self.where, row_groups=row_groups)
+            missing = [n for n in BRONZE.names if n not in {*fragment.physical_schema.names, *self.values}]
+        if missing:
+            raise AuditError(f"{self.path} has no column {missing[0]}: it is no copy of the state topic")
+        return fragment
 
 
 @dataclass(frozen=True)
@@ -196,14 +183,14 @@ class CopySource:
         if self.scheme == "parquet":
             folder = Path(self.folder)
             paths = files_below(folder, (".parquet",), hidden=("_", "."))
-            return [CopyFile(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
+            return [CopyFile.at(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
         if is_lake(self.folder):
             files = Lake.at(self.folder).files(BRONZE)
         elif (self.folder / "_delta_log").is_dir():
             files = delta_files(self.folder)
         else:
             raise AuditError(f"{self.shown} is neither a lake nor a Delta table. Parquet files are parquet://FOLDER")
-        return [CopyFile(f.path, "/".join(_folder_name(n, v) for n, v in f.partition)) for f in files]
+        return [CopyFile.at(f.path, "/".join(folders_of(f.partition))) for f in files]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         ranges: dict[int, tuple[int, int]] = {}
@@ -239,10 +226,6 @@ def _extent(metadata: Any, row_group: int, column: str) -> tuple[int, int] | Non
     """Returns a column's least and greatest value; None if the file has no statistics of them."""
     about = metadata.row_group(row_group).column(metadata.schema.names.index(column)).statistics
     return (about.min, about.max) if about is not None and about.has_min_max else None
-
-
-def _folder_name(column: str, value: str | None) -> str:
-    return f"{column}={NO_VALUE if value is None else quote(value, safe='')}"
 
 
 def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
@@ -295,16 +278,3 @@ class DumpSource:
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
         return [DumpSplit(p, ranges) for p in dump_files(self.path)] if ranges else []
-
-
-def dump(batches: Iterable[Any], path: Path) -> int:
-    """Writes bronze rows as a plain dump. Returns how many."""
-    written = 0
-    with open_dump(path) as f:
-        for batch in batches:
-            names = ("state_partition", "offset", "log_ms", "log_time_type", "key", "value", "headers")
-            for p, offset, ms, kind, key, value, headers in zip(*(batch[n].to_pylist() for n in names), strict=True):
-                pairs = [(h["name"], h["value"]) for h in headers]
-                f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, pairs)) + b"\n")
-                written += 1
-    return written

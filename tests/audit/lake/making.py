@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.dump import DumpRecord, open_dump
 from sidecar.core.classic import records as classic
 from sidecar.core.classic.embedded import assignment, plain_subscription
 from sidecar.core.consumer import records as consumer
@@ -152,3 +156,16 @@ def bronze(entries: Sequence[Any], partition: int = 3, first: int = 0, ms: int =
         [e.value for e in rows],
         [e.headers for e in rows],
     )
+
+
+def dump(batches: Iterable[Any], path: Path) -> int:
+    """Writes bronze rows as a plain dump. Returns how many."""
+    written = 0
+    with open_dump(path) as f:
+        for batch in batches:
+            names = ("state_partition", "offset", "log_ms", "log_time_type", "key", "value", "headers")
+            for p, offset, ms, kind, key, value, headers in zip(*(batch[n].to_pylist() for n in names), strict=True):
+                pairs = [(h["name"], h["value"]) for h in headers]
+                f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, pairs)) + b"\n")
+                written += 1
+    return written

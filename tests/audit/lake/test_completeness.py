@@ -15,12 +15,11 @@ from sidecar.audit.lake.lake import Lake
 from sidecar.audit.page import view
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.verdict import verdict
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
 from sidecar.state.keys import decode_key
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK

@@ -22,9 +22,8 @@ from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import numbered
 from sidecar.audit.run.continuous import OLDEST, Continuous, Metrics
 from sidecar.audit.source.lag import Lag
-from sidecar.audit.source.uri import dump
 from sidecar.drill.processes import wait_until
-from tests.audit.lake.making import bronze, log
+from tests.audit.lake.making import bronze, dump, log
 from tests.audit.lake.topics import Topics
 
 if TYPE_CHECKING:

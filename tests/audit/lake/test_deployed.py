@@ -17,9 +17,8 @@ import yaml
 from typer.testing import CliRunner
 
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.source.uri import dump
 from sidecar.cli.main import app
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_pipeline import played
 
 pytestmark = pytest.mark.tier("all")

@@ -18,12 +18,12 @@ from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import numbered
 from sidecar.audit.run import pipeline
-from sidecar.audit.source.uri import dump, open_source
+from sidecar.audit.source.uri import open_source
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK
 

@@ -17,11 +17,10 @@ from sidecar.audit.lake.delta import delta_files
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import folder_at
 from sidecar.audit.run import pipeline
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK, run_here
 

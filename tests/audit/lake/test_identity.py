@@ -12,9 +12,9 @@ from sidecar.audit.ask import query
 from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.batch import ingest, last_batch, waiting
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.source.uri import dump, open_source
+from sidecar.audit.source.uri import open_source
 from sidecar.state.codec import Encoded
-from tests.audit.lake.making import bronze, log
+from tests.audit.lake.making import bronze, dump, log
 from tests.audit.lake.topics import Topics
 from tests.audit.lake.without_spark import SPARK
 

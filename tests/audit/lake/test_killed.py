@@ -28,11 +28,10 @@ from sidecar.audit.lake.files import TableWriter, batch_name
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from tests.audit.lake.conftest import rows
-from tests.audit.lake.making import bronze, log
+from tests.audit.lake.making import bronze, dump, log
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK
 

@@ -30,11 +30,10 @@ from sidecar.audit.run import pipeline
 from sidecar.audit.run.continuous import Continuous
 from sidecar.audit.run.maintain import TABLES, maintain
 from sidecar.audit.run.verdict import Verdict, verdict
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.drill.processes import wait_until
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_killed import Died, Steps, contents
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK, run_here

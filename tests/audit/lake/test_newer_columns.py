@@ -42,11 +42,11 @@ def by_duckdb(lake: Lake) -> Rows:
 
 def by_arrow(lake: Lake) -> Rows:
     paths = [f.path for f in lake.files(NEW)]
-    return dataset(NEW, paths, str(lake.tables.folder(NEW))).to_table().to_pylist()
+    return dataset(NEW, paths, str(lake.folder(NEW))).to_table().to_pylist()
 
 
 def by_delta(lake: Lake) -> Rows:
-    rows = DeltaTable(str(lake.tables.folder(NEW))).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(str(lake.folder(NEW))).to_pyarrow_table().to_pylist()
     return [{name: row.get(name, "no column") for name in NEW.names} for row in rows]
 
 
@@ -76,7 +76,7 @@ def test_maintenance_keeps_the_values(lake: Lake, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(DeltaTables, "create", lambda self, table: None)
         put(lake, NEW, 1, AFTER)
-    assert lake.tables.compact(NEW, 1, 1 << 20) == (2, 1)
+    assert lake.compact(NEW, 1, 1 << 20) == (2, 1)
     assert sorted(by_arrow(lake), key=lambda r: r["id"]) == [FILLED, AFTER]
 
 
@@ -84,7 +84,7 @@ def test_maintenance_names_the_table_of_a_damaged_file(lake: Lake) -> None:
     put(lake, NEW, 1, AFTER)
     Path(lake.files(NEW)[0].path).write_bytes(b"no Parquet")
     with pytest.raises(AuditError, match=r"gold\.things cannot be compacted"):
-        lake.tables.compact(NEW, 1, 1 << 20)
+        lake.compact(NEW, 1, 1 << 20)
 
 
 def test_the_columns_are_added_once_also_by_two_writers_and_stay_for_an_earlier_version(lake: Lake) -> None:

@@ -19,12 +19,11 @@ from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.run.verdict import verdict
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
-from tests.audit.lake.making import bronze, log
+from tests.audit.lake.making import bronze, dump, log
 from tests.audit.lake.object_store import BUCKET, object_store
 from tests.audit.lake.test_killed import Died, contents
 from tests.audit.lake.test_pipeline import gold_of, played

@@ -9,8 +9,7 @@ import pytest
 from sidecar.audit.errors import Refused
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.continuous import Continuous
-from sidecar.audit.source.uri import dump
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK
 

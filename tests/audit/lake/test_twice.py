@@ -16,10 +16,9 @@ from sidecar.audit.lake.files import in_duckdb
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit, to_do
 from sidecar.audit.run.verdict import verdict
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.gold import INVARIANTS
 from sidecar.audit.tables.layers import BRONZE
-from tests.audit.lake.making import bronze
+from tests.audit.lake.making import bronze, dump
 from tests.audit.lake.test_killed import contents
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK

@@ -17,9 +17,8 @@ from sidecar.audit.lake.storage import put_json
 from sidecar.audit.run import maintain as maintains
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.maintain import maintain
-from sidecar.audit.source.uri import dump
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
-from tests.audit.lake.making import T0, bronze
+from tests.audit.lake.making import T0, bronze, dump
 from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK
@@ -127,7 +126,7 @@ def test_a_table_that_another_program_compacts_before_a_batch_is_at_an_end(
         with pytest.raises(Died):
             filled.run(HALF, len(ENTRIES))
     for table in [BRONZE] if layer == "bronze" else SILVER_TABLES.values():
-        DeltaTable(str(filled.lake.tables.folder(table))).optimize.compact()
+        DeltaTable(str(filled.lake.folder(table))).optimize.compact()
     with pytest.raises(Refused, match=r"rows of batch 1, and .* another program has compacted") as refused:
         filled.run(HALF, len(ENTRIES))
     if layer == "gold":
