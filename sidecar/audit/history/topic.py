@@ -93,6 +93,7 @@ class Reader:
             "allow.auto.create.topics": False,
             # A fetch at the end of one partition holds back the first one of the next partition for this long.
             "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 10,  # as in source/kafka.py
             "log_level": 2,
         }
         self._consumer: Any = Consumer({**where.config, **fixed})
