@@ -28,6 +28,8 @@ REFRESH_S = 1.0
 BODY_MAX = 8_192
 LINE_MAX, FIELD_MAX = 8_190, 16_380
 BACKLOG = 128
+GRACE_S = 0.2
+"""Time at the end for the answers that are being written. aiohttp waits for it twice, and by default for 60 s."""
 AT_ONCE = 16
 """Elements that become JSON before others have their turn."""
 
@@ -94,6 +96,7 @@ class Admin:
             max_line_size=LINE_MAX,
             max_field_size=FIELD_MAX,
             read_bufsize=1 << 14,
+            shutdown_timeout=GRACE_S,
         )
         await self._runner.setup()
         hosts, port = listens_at(address)
@@ -104,10 +107,10 @@ class Admin:
     async def stop(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-        if self._connections is not None:
-            self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._connections is not None:
+            self._connections.close()
 
     def routes(self) -> set[tuple[str, str]]:
         """Returns method and path of each route, once it has started."""
