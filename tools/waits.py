@@ -83,7 +83,6 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "kafka/group_lists.py groups_at": (1, THREAD),
     "kafka/native.py leave_one_by_one": (1, CALLER),
     "kafka/net.py BrokerConnection._at_once": (1, CALLER),
-    "kafka/net.py _token_at_hand": (1, "TIMEOUT_S of kafka/tokens.py"),
     "kafka/offsets.py committed": (1, THREAD),
     "kafka/offsets.py listed": (1, THREAD),
     "kafka/produce.py Appender.append": (1, WRITTEN),

@@ -14,7 +14,8 @@ from typing import Any, Protocol, cast
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
-from sidecar.kafka.security import PLAINTEXT
+from sidecar.kafka.security import PLAINTEXT, Security
+from sidecar.kafka.tokens import GIVE_UP_S
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
@@ -96,21 +97,21 @@ class BrokerConnection(asyncio.Protocol):
         used, ready = security.now, False
         try:
             tls: dict[str, Any] = {}
-            if (context := security.now.ssl_context()) is not None:
+            if (context := used.ssl_context()) is not None:
                 tls = {"ssl": context, "server_hostname": host}
-            await _token_at_hand(security)
+            token = await _token_at_hand(used)
             async with asyncio.timeout(timeout_s):
                 make = partial(cls, client_id, response_bytes, security)
                 _, conn = await loop.create_connection(make, host, port, **tls)
                 await conn._negotiate()
-                if security.now.sasl:
-                    await conn._authenticate()
+                if used.sasl:
+                    await conn._authenticate(used, token)
             ready = True
         except (ssl.SSLError, SecurityError, NotAuthenticated) as exc:
             security.refused(host, port, why := _plain(exc), used=used)
             raise NotAuthenticated(f"{host}:{port}: {why}") from exc
         except (OSError, TimeoutError, WireError) as exc:
-            if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
+            if used.tls and conn is None and isinstance(exc, ConnectionResetError):
                 security.refused(host, port, NO_TLS, sure=False, used=used)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
@@ -126,27 +127,26 @@ class BrokerConnection(asyncio.Protocol):
         self._versions = _ranges(raw[8:])
 
     # ---- SASL ---------------------------------------------------------------------------------------------
-    async def _authenticate(self) -> None:
+    async def _authenticate(self, security: Security, token: str) -> None:
         """Authenticates by SASL. Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
-        security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
         _, handshake = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
         if handshake.error_code != Code.NONE:
             knows = ", ".join(handshake.mechanisms) or "none"
             raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
         life_ms = 0
-        exchange = security.exchange()
-        token = next(exchange, None)
-        while token is not None:
-            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=token))
+        exchange = security.exchange(token)
+        message = next(exchange, None)
+        while message is not None:
+            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=message))
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
             life_ms = res.session_lifetime_ms if version >= SESSION_LIFETIME_SINCE else 0
             try:
-                token = exchange.send(res.auth_bytes)
+                message = exchange.send(res.auth_bytes)
             except StopIteration:
-                token = None
+                message = None
         if life_ms > 0:
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
@@ -162,15 +162,15 @@ class BrokerConnection(asyncio.Protocol):
         """Authenticates again before the session ends (KIP-368). Other requests go out afterwards: between the two
         steps a broker takes nothing else."""
         if not self.closed:
-            self._held = []
             self._authenticating = asyncio.get_running_loop().create_task(self._renewed())
 
     async def _renewed(self) -> None:
         used = self._security.now
         try:
-            await _token_at_hand(self._security)
+            token = await _token_at_hand(used)
+            self._held = []
             async with asyncio.timeout(AUTHENTICATE_S):
-                await self._authenticate()
+                await self._authenticate(used, token)
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
             if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
@@ -322,11 +322,16 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.close()
 
 
-async def _token_at_hand(security: Login) -> None:
-    """Fetches a token in a thread if it is due, which may take a while. Raises SecurityError."""
-    tokens = security.now.tokens
-    if tokens is not None and not tokens.fresh:
-        await asyncio.to_thread(tokens.current)
+async def _token_at_hand(security: Security) -> str:
+    """Returns the token to authenticate with; "" without tokens. Raises SecurityError."""
+    if (tokens := security.tokens) is None:
+        return ""
+    try:
+        async with asyncio.timeout(GIVE_UP_S):
+            token, _ = await asyncio.wrap_future(tokens.fetch())
+    except TimeoutError as exc:
+        raise tokens.fault(plain(exc)) from None
+    return token
 
 
 def _plain(exc: Exception) -> str:
