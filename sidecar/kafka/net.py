@@ -62,8 +62,16 @@ class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Login = PLAINTEXT) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        response_bytes: int = RESPONSE_BYTES,
+        security: Login = PLAINTEXT,
+        address: tuple[str, int] = ("", 0),
+    ) -> None:
         self._client_id = client_id
+        self._address = address
+        """Host and port as `open` got them: `security` keeps refusals by them. The peer of a name has another host."""
         self._response_bytes = response_bytes
         self._security = security
         self._transport: asyncio.Transport | None = None
@@ -101,7 +109,7 @@ class BrokerConnection(asyncio.Protocol):
                 tls = {"ssl": context, "server_hostname": host}
             token = await _token_at_hand(used)
             async with asyncio.timeout(timeout_s):
-                make = partial(cls, client_id, response_bytes, security)
+                make = partial(cls, client_id, response_bytes, security, (host, port))
                 _, conn = await loop.create_connection(make, host, port, **tls)
                 await conn._negotiate()
                 if used.sasl:
@@ -174,7 +182,7 @@ class BrokerConnection(asyncio.Protocol):
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
             if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
-                self._security.refused(*self.peer(), self._why, used=used)
+                self._security.refused(*self._address, self._why, used=used)
             self.close()
             return
         held, self._held = self._held or [], None
