@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, cast
@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
+from sidecar.kafka.resolver import addresses_of
 from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.kafka.tokens import GIVE_UP_S
 from sidecar.wire.apis import Api
@@ -26,7 +27,8 @@ from sidecar.wire.primitives import WireError
 RESPONSE_BYTES = 256 << 20
 """Default of `limits.response_bytes`; a longer response closes the connection."""
 OPEN_S = 2.0
-"""Time for a connection and its first answer. The kernel takes connections even if its broker stands still."""
+"""Time for a connection to a known address and its first answer. The kernel takes connections even if its broker stands
+still."""
 AUTHENTICATE_S = 10.0
 """Time for all steps in which a client authenticates again. Other requests wait behind them."""
 AGAIN_AFTER = 0.85
@@ -100,7 +102,6 @@ class BrokerConnection(asyncio.Protocol):
         """Returns a connection whose broker has answered and authenticated this client. Raises ConnectionLost."""
         if why := security.refusal(host, port):
             raise NotAuthenticated(f"{host}:{port}: {why}")
-        loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
         used, ready = security.now, False
         try:
@@ -108,9 +109,10 @@ class BrokerConnection(asyncio.Protocol):
             if (context := used.ssl_context()) is not None:
                 tls = {"ssl": context, "server_hostname": host}
             token = await _token_at_hand(used)
+            addresses = await addresses_of(host)
             async with asyncio.timeout(timeout_s):
                 make = partial(cls, client_id, response_bytes, security, (host, port))
-                _, conn = await loop.create_connection(make, host, port, **tls)
+                conn = await _connected(make, addresses, port, tls)
                 await conn._negotiate()
                 if used.sasl:
                     await conn._authenticate(used, token)
@@ -328,6 +330,22 @@ class BrokerConnection(asyncio.Protocol):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
+
+
+async def _connected(
+    make: Callable[[], BrokerConnection], addresses: Sequence[str], port: int, tls: Mapping[str, Any]
+) -> BrokerConnection:
+    """Connects to the first of these addresses that has a listener. Raises OSError."""
+    loop, errors = asyncio.get_running_loop(), []
+    for address in addresses:
+        try:
+            _, conn = await loop.create_connection(make, address, port, **tls)
+            return conn
+        except OSError as exc:
+            if len(addresses) == 1 or isinstance(exc, ssl.SSLError | ConnectionResetError):  # the listener's own
+                raise
+            errors.append(str(exc))
+    raise OSError(", ".join(errors))
 
 
 async def _token_at_hand(security: Security) -> str:
