@@ -67,7 +67,8 @@ class Admin:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Listens at the address; both it and `access` must be set. Raises OSError if it is not free."""
+        """Listens at the address; both it and `access` must be set. Raises OSError if it is not free: then it
+        may be called again."""
         # Only where it is needed, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer no request.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
@@ -102,7 +103,11 @@ class Admin:
         hosts, port = listens_at(address)
         self._connections = AdminConnections(access.settings, access.context, self._runner.server, access.figures)
         self._acceptor = Acceptor(self._connections.arrived, access.log)
-        await self._acceptor.open(hosts, port, BACKLOG)
+        try:
+            await self._acceptor.open(hosts, port, BACKLOG)
+        except OSError:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         if self._acceptor is not None:
