@@ -42,7 +42,7 @@ MEANING: dict[str, str] = {
     "group not given back": "Its broker does not serve this kind of group, and would end its members: it stays. `problem` says what to set; then release it again.",
     "group not taken in": "It stays with the broker: it was not stable for five minutes, or the broker has another kind under its name.",
     "handler broke": "See [SidecarHandlerFault](../operate/runbook.md#sidecarhandlerfault).",
-    "no admin address": "Another process has the address, or it is not this host's. The sidecar works without metrics. Change `admin`.",
+    "no admin address": "Another process has the address, or it is not this host's. The sidecar works without metrics, and tries again every second. End the other process, or change `admin`.",
     "regular expressions were not resolved": "The group keeps what its expressions stood for before.",
     "setting skipped": "A stored setting is unknown or out of range; the others count. Set it again, or remove it.",
     "shard dropped": "See [SidecarFenced](../operate/runbook.md#sidecarfenced).",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from sidecar.kafka.denials import Denials
+from sidecar.kafka.denials import LASTS_S, Denials
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.link.ports import Logger
@@ -96,7 +96,8 @@ class Credentials:
     def accepted(self, host: str, port: int) -> None:
         self._refused.pop((host, port), None)
         self._unsure.pop((host, port), None)
-        if not self._refused:
+        lasts_s = time.monotonic() - LASTS_S  # an address that nobody asks any more accepts nothing
+        if all(at_s < lasts_s for at_s, _ in self._refused.values()):
             self._denials.accepted(self._name)
 
     def answered(self, api: str, req: object, res: object) -> None:

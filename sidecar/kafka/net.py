@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, cast
@@ -14,7 +14,9 @@ from typing import Any, Protocol, cast
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
-from sidecar.kafka.security import PLAINTEXT
+from sidecar.kafka.resolver import addresses_of
+from sidecar.kafka.security import PLAINTEXT, Security
+from sidecar.kafka.tokens import GIVE_UP_S
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
@@ -25,7 +27,8 @@ from sidecar.wire.primitives import WireError
 RESPONSE_BYTES = 256 << 20
 """Default of `limits.response_bytes`; a longer response closes the connection."""
 OPEN_S = 2.0
-"""Time for a connection and its first answer. The kernel takes connections even if its broker stands still."""
+"""Time for a connection to a known address and its first answer. The kernel takes connections even if its broker stands
+still."""
 AUTHENTICATE_S = 10.0
 """Time for all steps in which a client authenticates again. Other requests wait behind them."""
 AGAIN_AFTER = 0.85
@@ -61,8 +64,16 @@ class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
 
-    def __init__(self, client_id: str, response_bytes: int = RESPONSE_BYTES, security: Login = PLAINTEXT) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        response_bytes: int = RESPONSE_BYTES,
+        security: Login = PLAINTEXT,
+        address: tuple[str, int] = ("", 0),
+    ) -> None:
         self._client_id = client_id
+        self._address = address
+        """Host and port as `open` got them: `security` keeps refusals by them. The peer of a name has another host."""
         self._response_bytes = response_bytes
         self._security = security
         self._transport: asyncio.Transport | None = None
@@ -91,26 +102,26 @@ class BrokerConnection(asyncio.Protocol):
         """Returns a connection whose broker has answered and authenticated this client. Raises ConnectionLost."""
         if why := security.refusal(host, port):
             raise NotAuthenticated(f"{host}:{port}: {why}")
-        loop = asyncio.get_running_loop()
         conn: BrokerConnection | None = None
         used, ready = security.now, False
         try:
             tls: dict[str, Any] = {}
-            if (context := security.now.ssl_context()) is not None:
+            if (context := used.ssl_context()) is not None:
                 tls = {"ssl": context, "server_hostname": host}
-            await _token_at_hand(security)
+            token = await _token_at_hand(used)
+            addresses = await addresses_of(host)
             async with asyncio.timeout(timeout_s):
-                make = partial(cls, client_id, response_bytes, security)
-                _, conn = await loop.create_connection(make, host, port, **tls)
+                make = partial(cls, client_id, response_bytes, security, (host, port))
+                conn = await _connected(make, addresses, port, tls)
                 await conn._negotiate()
-                if security.now.sasl:
-                    await conn._authenticate()
+                if used.sasl:
+                    await conn._authenticate(used, token)
             ready = True
         except (ssl.SSLError, SecurityError, NotAuthenticated) as exc:
             security.refused(host, port, why := _plain(exc), used=used)
             raise NotAuthenticated(f"{host}:{port}: {why}") from exc
         except (OSError, TimeoutError, WireError) as exc:
-            if security.now.tls and conn is None and isinstance(exc, ConnectionResetError):
+            if used.tls and conn is None and isinstance(exc, ConnectionResetError):
                 security.refused(host, port, NO_TLS, sure=False, used=used)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
@@ -126,27 +137,26 @@ class BrokerConnection(asyncio.Protocol):
         self._versions = _ranges(raw[8:])
 
     # ---- SASL ---------------------------------------------------------------------------------------------
-    async def _authenticate(self) -> None:
+    async def _authenticate(self, security: Security, token: str) -> None:
         """Authenticates by SASL. Raises NotAuthenticated, ConnectionLost, WireError, SecurityError."""
-        security = self._security.now
         hello = sh.SaslHandshakeRequest(mechanism=security.mechanism)
         _, handshake = await self._at_once(sh, "SaslHandshake", hello, low=HANDSHAKE, high=HANDSHAKE)
         if handshake.error_code != Code.NONE:
             knows = ", ".join(handshake.mechanisms) or "none"
             raise NotAuthenticated(f"the broker's listener does not take {security.mechanism}; it takes {knows}")
         life_ms = 0
-        exchange = security.exchange()
-        token = next(exchange, None)
-        while token is not None:
-            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=token))
+        exchange = security.exchange(token)
+        message = next(exchange, None)
+        while message is not None:
+            version, res = await self._at_once(sa, "SaslAuthenticate", sa.SaslAuthenticateRequest(auth_bytes=message))
             if res.error_code != Code.NONE:
                 why = res.error_message or name_of(res.error_code)
                 raise NotAuthenticated(f"the broker refuses {security.shown()}: {why}")
             life_ms = res.session_lifetime_ms if version >= SESSION_LIFETIME_SINCE else 0
             try:
-                token = exchange.send(res.auth_bytes)
+                message = exchange.send(res.auth_bytes)
             except StopIteration:
-                token = None
+                message = None
         if life_ms > 0:
             loop = asyncio.get_running_loop()
             self._again = loop.call_later(AGAIN_AFTER * life_ms / 1000, self._authenticate_again)
@@ -162,19 +172,19 @@ class BrokerConnection(asyncio.Protocol):
         """Authenticates again before the session ends (KIP-368). Other requests go out afterwards: between the two
         steps a broker takes nothing else."""
         if not self.closed:
-            self._held = []
             self._authenticating = asyncio.get_running_loop().create_task(self._renewed())
 
     async def _renewed(self) -> None:
         used = self._security.now
         try:
-            await _token_at_hand(self._security)
+            token = await _token_at_hand(used)
+            self._held = []
             async with asyncio.timeout(AUTHENTICATE_S):
-                await self._authenticate()
+                await self._authenticate(used, token)
         except (OSError, TimeoutError, WireError, SecurityError) as exc:
             self._why = _plain(exc)
             if isinstance(exc, NotAuthenticated | SecurityError) and not self.closed:
-                self._security.refused(*self.peer(), self._why, used=used)
+                self._security.refused(*self._address, self._why, used=used)
             self.close()
             return
         held, self._held = self._held or [], None
@@ -322,11 +332,32 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.close()
 
 
-async def _token_at_hand(security: Login) -> None:
-    """Fetches a token in a thread if it is due, which may take a while. Raises SecurityError."""
-    tokens = security.now.tokens
-    if tokens is not None and not tokens.fresh:
-        await asyncio.to_thread(tokens.current)
+async def _connected(
+    make: Callable[[], BrokerConnection], addresses: Sequence[str], port: int, tls: Mapping[str, Any]
+) -> BrokerConnection:
+    """Connects to the first of these addresses that has a listener. Raises OSError."""
+    loop, errors = asyncio.get_running_loop(), []
+    for address in addresses:
+        try:
+            _, conn = await loop.create_connection(make, address, port, **tls)
+            return conn
+        except OSError as exc:
+            if len(addresses) == 1 or isinstance(exc, ssl.SSLError | ConnectionResetError):  # the listener's own
+                raise
+            errors.append(str(exc))
+    raise OSError(", ".join(errors))
+
+
+async def _token_at_hand(security: Security) -> str:
+    """Returns the token to authenticate with; "" without tokens. Raises SecurityError."""
+    if (tokens := security.tokens) is None:
+        return ""
+    try:
+        async with asyncio.timeout(GIVE_UP_S):
+            token, _ = await asyncio.wrap_future(tokens.fetch())
+    except TimeoutError as exc:
+        raise tokens.fault(plain(exc)) from None
+    return token
 
 
 def _plain(exc: Exception) -> str:

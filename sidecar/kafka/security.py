@@ -177,14 +177,12 @@ class Security:
             self._made[stamp] = made
         return self._made[stamp]
 
-    def exchange(self) -> Exchange:
-        """Exchanges the messages in SaslAuthenticate. Raises SecurityError if the broker cannot prove that it knows the
-        password (SCRAM), or refuses a token. A token must be `fresh`."""
+    def exchange(self, token: str = "") -> Exchange:
+        """Exchanges the messages in SaslAuthenticate. `token`: for OAUTHBEARER. Raises SecurityError if the broker
+        cannot prove that it knows the password (SCRAM)."""
         if self.mechanism == "PLAIN":
             yield f"\0{self.user}\0{self.password}".encode()
         elif self.mechanism == "OAUTHBEARER":
-            assert self.tokens is not None
-            token, _ = self.tokens.current()
             refused = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
             if refused:
                 yield b"\x01"  # the broker says what is wrong only then

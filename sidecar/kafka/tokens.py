@@ -1,8 +1,9 @@
 """Tokens for OAUTHBEARER (KIP-255, KIP-768): from a server, by a client's credentials; from a file; or unsecured, which
 brokers take in tests only.
 
-A token is kept until four fifths of its life are over. To get one takes a request, so it is done in a thread, before a
-connection is opened.
+A token is kept until four fifths of its life are over. To get one takes a request, and the server may hang: so each
+fetch has a thread of its own, for which the end of the process does not wait. All connections share the fetch that is
+under way.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import base64
 import json
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.kafka.errors import SecurityError, plain
 
 TIMEOUT_S = 10.0
+GIVE_UP_S = TIMEOUT_S + 2.0
+"""Time after which nobody waits for a fetch any more: a server can send its answer byte by byte. It is longer than
+TIMEOUT_S, whose error says more."""
+FAILED_S = 1.0
+"""Time for which a failed fetch counts: connections that come meanwhile do not ask the server, too."""
 KEPT = 0.8
 FORGET_S = 30.0
 LIFE_S = 3_600.0
@@ -33,26 +40,26 @@ class Tokens:
     secret: str = field(default="", repr=False)
     scope: str = ""
     principal: str = ""
-    _token: str = field(default="", repr=False, compare=False)
     _renew_s: float = field(default=0.0, repr=False, compare=False)
-    _ends_s: float = field(default=0.0, repr=False, compare=False)
     _forgot_s: float = field(default=0.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.url = without_user(self.url)
-        self._lock = threading.Lock()
+        self._begin()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_fetch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._begin()
 
-    @property
-    def fresh(self) -> bool:
-        """Whether `current` answers at once."""
-        return time.time() < self._renew_s
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._fetch: Future[tuple[str, float]] | None = None
+        """The last fetch, which may be under way."""
+        self._since_s = 0.0
+        """Monotonic time at which it began, or failed, in seconds."""
 
     def forget(self) -> None:
         """Lets another token be fetched, after a broker has refused this one; not more often than every FORGET_S."""
@@ -61,13 +68,35 @@ class Tokens:
 
     def current(self) -> tuple[str, float]:
         """Returns a token and its end, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""
+        return self.fetch().result()
+
+    def fetch(self) -> Future[tuple[str, float]]:
+        """Returns the fetch of the current token, which is over or under way. Its result is that of `current`."""
         with self._lock:
-            if not self.fresh:
-                now_s = time.time()
-                token = self._fetched(now_s)
-                self._token, self._ends_s = token, _ends_s(token, now_s)
-                self._renew_s = now_s + KEPT * (self._ends_s - now_s)
-            return self._token, self._ends_s
+            if self._fetch is None or not self._counts(self._fetch):
+                fetch = self._fetch = Future()
+                fetch.set_running_or_notify_cancel()  # a connection that gives up cannot cancel it for the others
+                self._since_s = time.monotonic()
+                threading.Thread(target=self._run, args=(fetch,), name="token", daemon=True).start()
+            return self._fetch
+
+    def _counts(self, fetch: Future[tuple[str, float]]) -> bool:
+        since_s = time.monotonic() - self._since_s
+        if not fetch.done():
+            return since_s < GIVE_UP_S
+        return time.time() < self._renew_s if fetch.exception() is None else since_s < FAILED_S
+
+    def _run(self, fetch: Future[tuple[str, float]]) -> None:
+        now_s = time.time()
+        try:
+            token = self._fetched(now_s)
+        except Exception as exc:  # noqa: BLE001 - whoever waits raises it
+            self._since_s = time.monotonic()
+            fetch.set_exception(exc)
+        else:
+            ends_s = _ends_s(token, now_s)
+            self._renew_s = now_s + KEPT * (ends_s - now_s)
+            fetch.set_result((token, ends_s))
 
     def _fetched(self, now_s: float) -> str:
         if self.principal:
@@ -85,9 +114,12 @@ class Tokens:
             req = request.Request(self.url, parse.urlencode(form).encode(), headers)
             with request.urlopen(req, timeout=TIMEOUT_S) as res:
                 return str(json.load(res)["access_token"])
-        except (OSError, HTTPException, ValueError, KeyError) as exc:
-            why = "its answer has no access_token" if isinstance(exc, KeyError) else plain(exc)
-            raise SecurityError(f"no token from {self.url.partition('?')[0]}: {why}") from None
+        except (OSError, HTTPException, ValueError, LookupError, TypeError) as exc:
+            why = "its answer has no access_token" if isinstance(exc, LookupError | TypeError) else plain(exc)
+            raise self.fault(why) from None
+
+    def fault(self, why: str) -> SecurityError:
+        return SecurityError(f"no token from {self.url.partition('?')[0]}: {why}")
 
 
 def without_user(url: str) -> str:

@@ -28,6 +28,8 @@ REFRESH_S = 1.0
 BODY_MAX = 8_192
 LINE_MAX, FIELD_MAX = 8_190, 16_380
 BACKLOG = 128
+GRACE_S = 0.2
+"""Time at the end for the answers that are being written. aiohttp waits for it twice, and by default for 60 s."""
 AT_ONCE = 16
 """Elements that become JSON before others have their turn."""
 
@@ -65,7 +67,8 @@ class Admin:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Listens at the address; both it and `access` must be set. Raises OSError if it is not free."""
+        """Listens at the address; both it and `access` must be set. Raises OSError if it is not free: then it
+        may be called again."""
         # Only where it is needed, and not on the loop: the import takes 0.2 s, and seconds on a busy machine, in
         # which the sidecar would answer no request.
         await asyncio.to_thread(importlib.import_module, "aiohttp.web")
@@ -94,20 +97,25 @@ class Admin:
             max_line_size=LINE_MAX,
             max_field_size=FIELD_MAX,
             read_bufsize=1 << 14,
+            shutdown_timeout=GRACE_S,
         )
         await self._runner.setup()
         hosts, port = listens_at(address)
         self._connections = AdminConnections(access.settings, access.context, self._runner.server, access.figures)
         self._acceptor = Acceptor(self._connections.arrived, access.log)
-        await self._acceptor.open(hosts, port, BACKLOG)
+        try:
+            await self._acceptor.open(hosts, port, BACKLOG)
+        except OSError:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-        if self._connections is not None:
-            self._connections.close()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._connections is not None:
+            self._connections.close()
 
     def routes(self) -> set[tuple[str, str]]:
         """Returns method and path of each route, once it has started."""

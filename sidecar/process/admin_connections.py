@@ -104,10 +104,7 @@ class AdminConnections:
         if not connection.over:
             self._figures("admin_closed", cause).inc()
         self._forget(connection)
-        if connection.protocol is not None and connection.protocol.transport is not None:
-            connection.protocol.transport.abort()
-        elif connection.coming is not None and connection.coming is not asyncio.current_task(self._loop):
-            connection.coming.cancel()
+        self._cut(connection)
 
     def _forget(self, connection: _Connection) -> None:
         del self._open[connection]
@@ -115,7 +112,13 @@ class AdminConnections:
             connection.timer.cancel()
 
     def close(self) -> None:
+        """Ends all connections at once. A client that reads nothing would hold up the end of the process."""
         for connection in list(self._open):
             self._forget(connection)
-            if connection.coming is not None:
-                connection.coming.cancel()
+            self._cut(connection)
+
+    def _cut(self, connection: _Connection) -> None:
+        if connection.protocol is not None and connection.protocol.transport is not None:
+            connection.protocol.transport.abort()
+        elif connection.coming is not None and connection.coming is not asyncio.current_task(self._loop):
+            connection.coming.cancel()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sidecar.process.coordination import Coordination, CoordinatorRunner
 
 ADMIN_AFTER_S = 1.0
+ADMIN_AGAIN_S = 1.0
+"""Pause before another attempt, while another process has the admin address: perhaps the one that this one replaces."""
 READY_TICK_S = 0.01
 COORDINATION, ADMIN = "sidecar.process.coordination", "sidecar.process.admin_made"
 """Modules that are imported when clients are served."""
@@ -193,12 +195,17 @@ class App:
             await self._parent.go.wait()
         admin: Admin = module.admin_of(self, access)
         self._admin = admin
-        try:
-            await admin.start()
-        except OSError as exc:
-            self.log.error("no admin address", admin=self.settings.admin, error=exc.strerror or str(exc))
-        else:
-            await admin.keep()
+        error = ""
+        while True:
+            try:
+                await admin.start()
+                break
+            except OSError as exc:
+                former, error = error, exc.strerror or str(exc)
+            if error != former:
+                self.log.error("no admin address", admin=self.settings.admin, error=error)
+            await asyncio.sleep(ADMIN_AGAIN_S)
+        await admin.keep()
 
     async def _end(self) -> None:
         """Ends in order, and takes nothing new. Open requests get answers, or errors that send clients on."""

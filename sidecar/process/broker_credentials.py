@@ -6,9 +6,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sidecar.coordinator.statelog.startup_errors import StartError
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.credentials import Credentials, Login
 from sidecar.kafka.denials import TOPIC, Denials
 from sidecar.kafka.errors import SecurityError
@@ -16,8 +17,13 @@ from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 
+if TYPE_CHECKING:
+    from sidecar.coordinator.statelog.tail import Listener
+
 NOT_AUTHENTICATED = (-169, -181)
 """Error codes _AUTHENTICATION and _SSL of librdkafka, whose import takes longer than the clients' port should wait."""
+TAIL = ("tail", 0)
+"""The address of all refusals to librdkafka, which does not tell the broker."""
 
 
 class BrokerCredentials:
@@ -29,6 +35,7 @@ class BrokerCredentials:
         self.changed: Callable[[], None] = lambda: None
         """Callback after the file of `own` was read again."""
         self._denials = denials
+        self._tail_denied = False
         own.changed = lambda: self.changed()
 
     @classmethod
@@ -54,10 +61,33 @@ class BrokerCredentials:
 
     def tail_denied(self, topic: str, code: int, text: str) -> None:
         """Notes a refusal to librdkafka, which reads the state topic."""
+        self._tail_denied = True
         if code in NOT_AUTHENTICATED:
-            self.own.refused("tail", 0, text, sure=False)
+            self.own.refused(*TAIL, text, sure=False)
         else:
             self._denials.outcome("Fetch", TOPIC, topic, code)
+
+    def tail_read(self, topic: str) -> None:
+        """Notes that librdkafka has read the state topic, and so ends what `tail_denied` noted."""
+        if self._tail_denied:
+            self._tail_denied = False
+            self.own.accepted(*TAIL)
+            self._denials.outcome("Fetch", TOPIC, topic, Code.NONE)
+
+
+class ReadListener:
+    """A listener of the tail with a callback `read` after each end of the topic that the tail reaches."""
+
+    def __init__(self, listener: Listener, read: Callable[[], None]) -> None:
+        self._listener = listener
+        self._read = read
+
+    def tail_read(self, partition: int) -> None:
+        self._read()
+        self._listener.tail_read(partition)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
 
 
 class ClientsTls:

@@ -44,7 +44,7 @@ from sidecar.coordinator.statelog.startup import (
     state_topic,
 )
 from sidecar.coordinator.statelog.startup_errors import StartAnew, StartError
-from sidecar.coordinator.statelog.tail import StateLog
+from sidecar.coordinator.statelog.tail import Listener, StateLog, Tail
 from sidecar.coordinator.statelog.topic_watch import policy_fault, read_configs, remedy
 from sidecar.core.consumer.config import CONSUMER
 from sidecar.core.runtime.quarantine import Quarantine
@@ -59,6 +59,7 @@ from sidecar.process.assignors import CONSUMER as OFFERED
 from sidecar.process.assignors import SHARE as OFFERED_TO_SHARE
 from sidecar.process.assignors import STREAMS as OFFERED_TO_STREAMS
 from sidecar.process.assignors import UnknownAssignor, load
+from sidecar.process.broker_credentials import BrokerCredentials, ReadListener
 from sidecar.process.coordinator_environment import CoordinatorEnvironment
 from sidecar.process.coordinator_links import LoopbackLink, UnixLink
 from sidecar.process.coordinator_parts import (
@@ -125,6 +126,20 @@ class Means:
         return cls(assignors, background, environment.new_tail)
 
 
+def _secured_tail(
+    s: Settings, credentials: BrokerCredentials, new_tail: NewTail, security: Mapping[str, object]
+) -> NewTail:
+    """Returns `new_tail` with credentials, which hear of refusals and of what was read all the same."""
+    read, denied = (partial(f, s.state.topic) for f in (credentials.tail_read, credentials.tail_denied))
+
+    def tail(bootstrap: str, topic: str, client_id: str, log: StateLog, listener: Listener) -> Tail:
+        noted = ReadListener(listener, read)
+        more = {"security": security, "group": s.ownership.group, "denied": denied}
+        return new_tail(bootstrap, topic, client_id, log, noted, **more)
+
+    return tail
+
+
 async def _peer_listener(s: Settings) -> PeerListener | None:
     """Opens the listener at which other sidecars watch this one; None without `peer_links`. Raises StartError."""
     if not s.ownership.peer_links:
@@ -183,8 +198,7 @@ class Coordination:
         follow = cluster_watch_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
         if secured := app.credentials.librdkafka():
-            denied = partial(app.credentials.tail_denied, s.state.topic)
-            new_tail = partial(new_tail, security=secured, group=s.ownership.group, denied=denied)
+            new_tail = _secured_tail(s, app.credentials, new_tail, secured)
         self.cluster_watch = ClusterWatch(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:

@@ -310,7 +310,11 @@ class OwnershipSection(Section):
         description="The brokers' group.min.session.timeout.ms at least. A sidecar that no broker answers for so long sends "
         "its clients away.",
     )
-    heartbeat_ms: int = Field(500, ge=50, description="How often it proves itself to the brokers.")
+    heartbeat_ms: int = Field(
+        500,
+        ge=50,
+        description="How often it proves itself to the brokers; less than session_timeout_ms and proof_ms.",
+    )
     proof_ms: int = Field(
         15_000,
         ge=1_000,
@@ -353,6 +357,13 @@ class OwnershipSection(Section):
         ge=100,
         description="A peer that answers no ping for so long is removed, as one that is gone; at least two pings.",
     )
+
+    @model_validator(mode="after")
+    def _in_time(self) -> Self:
+        late = [f for f in ("session_timeout_ms", "proof_ms") if getattr(self, f) <= self.heartbeat_ms]
+        if late:
+            raise ValueError("; ".join(f"{f} {getattr(self, f)} must be greater than heartbeat_ms" for f in late))
+        return self
 
 
 class Compat(Section):

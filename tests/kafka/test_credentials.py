@@ -6,18 +6,27 @@ import asyncio
 import datetime
 import ssl
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.drill import secured as secured_module
 from sidecar.drill.secured import secured
 from sidecar.kafka.credentials import PAUSE_S, UNSURE_MAX, Credentials
-from sidecar.kafka.denials import AUTHENTICATION, Denials
+from sidecar.kafka.denials import AUTHENTICATION, LASTS_S, Denials
 from sidecar.kafka.net import BrokerConnection, NotAuthenticated, _plain
 from sidecar.kafka.properties import read
+from sidecar.wire.frames import PREFIX, response_frame
+from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import sasl_authenticate as sa
+from sidecar.wire.generated import sasl_handshake as sh
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Lines, until
+
+REFUSED = 58
+"""SASL_AUTHENTICATION_FAILED."""
 
 
 def text(password: str) -> str:
@@ -73,6 +82,64 @@ def test_one_address_that_accepts_says_nothing_of_another_that_refuses(tmp_path:
     assert b.denials.lasting()
     b.it.accepted("h", 1)
     assert b.denials.lasting() == []
+
+
+def test_an_address_that_is_asked_no_more_keeps_no_refusal_for_ever(tmp_path: Path) -> None:
+    async def test() -> None:
+        b = Bench(tmp_path)
+        b.it.refused("gone", 1, "no")
+        clock.block_loop(LASTS_S + 1)
+        b.it.refused("h", 1, "no")
+        b.it.accepted("h", 1)
+        assert b.denials.lasting() == []
+
+    clock.run(test())
+
+
+class AuthenticatingBroker:
+    """A broker that answers the attempts to authenticate by these codes; each session lasts a second."""
+
+    def __init__(self, codes: list[int]) -> None:
+        self.codes = codes
+        self.versions = [av.ApiVersion(17, 1, 1), av.ApiVersion(18, 0, 3), av.ApiVersion(36, 0, 1)]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                size = await reader.readexactly(4)
+                frame = size + await reader.readexactly(int.from_bytes(size, "big"))
+                _, key, version, correlation = PREFIX.unpack_from(frame)
+                writer.write(response_frame(correlation, False, self._answer(key).encode(version)))
+        writer.close()
+
+    def _answer(self, key: int) -> Any:
+        if key == 18:
+            return av.ApiVersionsResponse(api_keys=self.versions)
+        if key == 17:
+            return sh.SaslHandshakeResponse(mechanisms=["PLAIN"])
+        return sa.SaslAuthenticateResponse(error_code=self.codes.pop(0), session_lifetime_ms=1_000)
+
+
+def test_a_refusal_to_authenticate_again_ends_when_that_broker_accepts(tmp_path: Path) -> None:
+    """Symptom: the refusal was noted under the peer's address and not under the broker's name, by which connections are
+    accepted. No denial was over any more."""
+
+    async def test() -> None:
+        b = Bench(tmp_path)
+        broker = AuthenticatingBroker([0, REFUSED, 0])
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        first = await BrokerConnection.open("localhost", port, "c", security=b.it)
+        await until(lambda: first.closed)
+        assert [d.problem.partition(" ")[0] for d in b.denials.lasting()] == [f"localhost:{port}:"]
+        then_s = time.monotonic() + PAUSE_S
+        await until(lambda: time.monotonic() > then_s)
+        second = await BrokerConnection.open("localhost", port, "c", security=b.it)
+        assert b.denials.lasting() == []
+        second.close()
+        server.close()
+
+    clock.run(test())
 
 
 def test_a_late_refusal_of_former_credentials_is_none_of_the_present_ones(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_an_unsecured_token() -> None:
     assert said["sub"] == "me"
     assert said["exp"] == ends_s
     assert found.tokens.current()[0] == token
-    assert next(found.exchange()) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    assert next(found.exchange(token)) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
 def test_a_token_from_a_file(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import OPEN_S, BrokerConnection
+from sidecar.kafka.resolver import RESOLVE_S
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_offsets as lo
 from tests.inprocess import clock
+from tests.inprocess.embedded_sidecar import until
 
 Address = tuple[str, int]
 
@@ -204,3 +206,34 @@ def test_those_who_wait_for_a_silent_broker_wait_once() -> None:
             await waits
 
     run(test)
+
+
+def test_a_slow_resolver_takes_nothing_of_the_time_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: no connection ever. The first name server was dead, which costs 5 s. A connection had 2 s."""
+    lookups: list[str] = []
+
+    async def slow(host: str, port: None, **more: Any) -> list[tuple[Any, ...]]:
+        lookups.append(host)
+        then_s = time.monotonic() + (5 if host == "broker.example" else 2 * RESOLVE_S)
+        await until(lambda: time.monotonic() > then_s)
+        return [(0, 0, 0, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1", "127.0.0.1")]
+
+    async def test() -> None:
+        door = CountingListener(99)
+        _, port = await door.open()
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", slow)
+        opens = [asyncio.create_task(BrokerConnection.open("broker.example", port, "test")) for _ in range(5)]
+        await asyncio.sleep(0)
+        opens.pop(0).cancel()
+        found = await asyncio.gather(*opens)
+        assert door.connections == 4 and lookups == ["broker.example"], "the lookup is not only of who began it"
+        (await BrokerConnection.open("broker.example", port, "test")).close()
+        assert len(lookups) == 2, "addresses are not kept"
+        for conn in found:
+            conn.close()
+        with pytest.raises(ConnectionLost, match=r"no\.example:1: timed out"):
+            await BrokerConnection.open("no.example", 1, "test")
+        with pytest.raises(ConnectionLost, match=r"broker\.example:1: Connection refused"):
+            await BrokerConnection.open("broker.example", 1, "test")
+
+    clock.run(test())

@@ -36,6 +36,7 @@ class Ground:
         self.hold.set()
         self.asked = 0
         """The number of requests for /metrics, which are answered while `hold` is set."""
+        self.text = b"metrics\n"
         address = f"{host}:{self.port}"
         self.metrics = Counted()
         self.access = Access(address, settings, self.lines, self.metrics)
@@ -58,7 +59,7 @@ class Ground:
     async def _metrics(self) -> bytes:
         self.asked += 1
         await self.hold.wait()
-        return b"metrics\n"
+        return self.text
 
     def url(self, path: str) -> str:
         return f"http{'s' if self.access.context else ''}://127.0.0.1:{self.port}{path}"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +17,11 @@ from aiohttp import ClientSession
 from sidecar.drill.processes import free_ports
 from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
+from sidecar.process.app import ADMIN_AGAIN_S, App
 from sidecar.process.metrics import METRICS, Metrics
-from tests.inprocess.embedded_sidecar import Lines
-from tests.process.admin_ground import given
+from tests.inprocess import clock
+from tests.inprocess.embedded_sidecar import Lines, until
+from tests.process.admin_ground import Ground, given
 
 
 class Bench:
@@ -118,11 +123,40 @@ def test_stop_without_start_does_nothing() -> None:
     asyncio.run(Admin(None, Bench()._text, lambda: ([], None), lambda groups: {}).stop())
 
 
+def test_an_address_that_is_taken_is_tried_again() -> None:
+    """Symptom: no metrics for days. At the start another process had the port for a moment."""
+
+    async def test() -> None:
+        ground = Ground(given())
+        taken = socket.create_server(("127.0.0.1", ground.port))
+
+        async def load(name: str) -> object:
+            return SimpleNamespace(admin_of=lambda app, access: ground.admin)
+
+        shared = SimpleNamespace(environment=SimpleNamespace(load=load))
+        settings = SimpleNamespace(admin=f"127.0.0.1:{ground.port}")
+        app: Any = SimpleNamespace(ready_ms=1, _parent=None, shared=shared, settings=settings, log=ground.lines)
+        work = asyncio.create_task(App._start_admin(app, ground.access))
+        await until(lambda: ground.lines.events("error"))
+        then_s = time.monotonic() + 3 * ADMIN_AGAIN_S
+        await until(lambda: time.monotonic() > then_s)
+        assert ground.lines.events("error") == ["no admin address"], "once"
+        taken.close()
+        then_s = time.monotonic() + 2 * ADMIN_AGAIN_S
+        await until(lambda: time.monotonic() > then_s)
+        assert await ground.status("/livez") == 200
+        work.cancel()
+        await ground.admin.stop()
+
+    clock.run(test())
+
+
 SLOW_IMPORT = """
 import asyncio, sys, threading
 from sidecar.process.admin import Admin
 from sidecar.process.admin_access import Access
 from sidecar.process.log import make_logger
+from sidecar.process.app import ADMIN_AGAIN_S, App
 from sidecar.process.metrics import Metrics
 from sidecar.process.sections import AdminAccess
 

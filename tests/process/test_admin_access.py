@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from sidecar.process.admin_access import COOKIE, Access, AdminFault, host_of, is_loopback
 from sidecar.process.sections import admin_address
+from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, Lines, until
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given, run
 
@@ -420,6 +421,41 @@ def test_what_is_being_answered_gives_way_last() -> None:
         silent.close()
 
     run(Ground(given(connections=2)), test)
+
+
+def test_no_client_holds_up_the_end_of_the_process(tokens: Path) -> None:
+    """Symptom: a client that read nothing, or that left half a form, held up the end for 60 to 122 s."""
+
+    async def test() -> None:
+        g = Ground(given(token_file=tokens, metrics_open=True))
+        g.text = b"x" * 1_000_000
+        await g.admin.start()
+        stalled = SilentConnections(g)
+        await stalled.connect("127.0.0.1", 4)
+        many = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+        form = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n"
+        for (_, writer), sent in zip(stalled.open, (many, form, b"GET /liv", b""), strict=True):
+            writer.write(sent)
+        clock_s = asyncio.get_running_loop().time
+        then_s = clock_s() + 0.5
+        await until(lambda: clock_s() > then_s)
+        asked = g.asked
+        assert 0 < asked < 20
+        g.hold.clear()
+        scrape = asyncio.create_task(g.get("/metrics"))
+        await until(lambda: g.asked > asked)
+        began_s = clock_s()
+        end = asyncio.create_task(g.admin.stop())
+        await asyncio.sleep(0)
+        g.hold.set()
+        assert (await scrape)[2] == g.text.decode(), "what reads its answer gets it"
+        await end
+        assert clock_s() - began_s < 1
+        answers = [await reader.read() for reader, _ in stalled.open]
+        assert 0 < answers[0].count(b"200 OK") < 20
+        stalled.close()
+
+    clock.run(test())
 
 
 # ---- TLS ------------------------------------------------------------------------------------------------------------

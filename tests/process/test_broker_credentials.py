@@ -1,12 +1,19 @@
-"""TLS of the clients' connections to the broker follows the truststore."""
+"""TLS of the clients' connections to the broker follows the truststore; refusals to librdkafka end when it reads."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from sidecar.core.vocabulary.errors import Code
+from sidecar.kafka.credentials import UNSURE_MAX, Credentials
+from sidecar.kafka.denials import Denials
 from sidecar.kafka.properties import of
-from sidecar.process.broker_credentials import ClientsTls
+from sidecar.kafka.security import Security
+from sidecar.process.broker_credentials import NOT_AUTHENTICATED, BrokerCredentials, ClientsTls, ReadListener
 from tests.inprocess.embedded_sidecar import Lines
 from tests.security.ground import Authority
 
@@ -41,3 +48,40 @@ def test_a_changed_truststore_counts_and_a_broken_one_does_not(tmp_path: Path) -
 
 def test_without_tls_there_is_none() -> None:
     assert ClientsTls(of({}), Lines())() is None
+
+
+class Tail:
+    """Credentials of which librdkafka's refusals are noted, and the listener that its tail has."""
+
+    def __init__(self) -> None:
+        self.denials = Denials(Lines())
+        self.own = Credentials("command_config", None, Security("SASL_SSL", "PLAIN", "u"), self.denials, Lines())
+        self.credentials = BrokerCredentials(self.own, self.own, self.denials)
+        listener: Any = self
+        self.listener = ReadListener(listener, lambda: self.credentials.tail_read("t"))
+        self.ends: list[int] = []
+
+    def tail_read(self, partition: int) -> None:
+        self.ends.append(partition)
+
+    def denied(self, code: int) -> None:
+        self.credentials.tail_denied("t", code, "no")
+
+
+@pytest.mark.parametrize("code", [*NOT_AUTHENTICATED, Code.TOPIC_AUTHORIZATION_FAILED])
+def test_a_refusal_to_the_tail_ends_when_it_reads(code: int) -> None:
+    """Symptom: the tail's refusals were never over, and so neither was any later one. Three resets counted as
+    three in a row, however long after one another they came."""
+    b = Tail()
+    for _ in range(UNSURE_MAX):
+        b.denied(code)
+    assert b.denials.lasting()
+    b.own.accepted("broker", 1)
+    assert b.denials.lasting(), "another connection says nothing of the tail's"
+    b.listener.tail_read(3)
+    assert b.denials.lasting() == [] and b.ends == [3]
+    if code in NOT_AUTHENTICATED:
+        for _ in range(2 * UNSURE_MAX):
+            b.denied(code)
+            b.listener.tail_read(3)
+        assert b.denials.lasting() == []

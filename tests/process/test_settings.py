@@ -108,6 +108,18 @@ def test_so_are_streams_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults() == ["streams: num_standby_replicas 3 is greater than max_standby_replicas 2"]
 
 
+def test_a_heartbeat_comes_before_what_it_keeps_up_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a sidecar that lost its lease before each heartbeat was no fault of the settings."""
+    monkeypatch.setenv("SIDECAR_OWNERSHIP__HEARTBEAT_MS", "6000")
+    monkeypatch.setenv("SIDECAR_OWNERSHIP__PROOF_MS", "5000")
+    assert faults() == [
+        "ownership: session_timeout_ms 6000 must be greater than heartbeat_ms; "
+        "proof_ms 5000 must be greater than heartbeat_ms"
+    ]
+    monkeypatch.setenv("SIDECAR_OWNERSHIP__HEARTBEAT_MS", "4999")
+    assert load(None, GIVEN).ownership.heartbeat_ms == 4_999
+
+
 def test_the_section_of_streams_groups_has_the_defaults_of_the_core() -> None:
     """The section has every setting of the core but the name of a group's own assignor."""
     own = own_kind(Streams.model_validate({})).values

@@ -1,12 +1,13 @@
 """An asyncio event loop on virtual time: the real sidecar runs on it and sees no difference.
 
 `create_connection` and `create_server` lead into tests/whole/net.py, `run_in_executor` is a call that comes back later,
-signals are calls. Everything else is asyncio's own code.
+signals are calls, a name is its own address. Everything else is asyncio's own code.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from asyncio import events
 from collections import deque
@@ -202,6 +203,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
         self.proc.later(self.proc.universe.rng.uniform(0, EXECUTOR_MS), done)
         return future
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: str, port: int | None, **kwargs: Any
+    ) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port or 0))]
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **kwargs: Any
