@@ -1,5 +1,5 @@
 """The fold: the new records of a batch, and what the last batch left, to rows of gold. A task folds one or more state
-partitions; a large one in steps, of which the second takes a part of its groups.
+partitions.
 
 For any cutting of the log into batches (by offset, per state partition), all rows that were `added` and the `open` ones
 of the last batch are those that one single batch gives.
@@ -8,7 +8,7 @@ of the last batch are those that one single batch gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -54,11 +54,6 @@ class Folded:
     """Rows that will never change, and the `open` ones, which those of the next batch replace."""
     carried: dict[str, Frame] = field(default_factory=dict)
     """Tables for the next batch (carried.py)."""
-    between: dict[str, Frame] = field(default_factory=dict)
-    """Tables for the next step (tasks.py)."""
-
-    def __or__(self, other: Folded) -> Folded:
-        return Folded(self.gold | other.gold, self.carried | other.carried, self.between | other.between)
 
 
 class _Tables(dict[str, Frame]):
@@ -73,6 +68,14 @@ class _Tables(dict[str, Frame]):
         return self[name]
 
 
+def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
+    """A record says what a member holds of each kind."""
+    return [
+        (of, f"{FENCE}, member_id, member_epoch, {assigned} as assigned, {pending} as pending")
+        for of, (assigned, pending) in modern.held.items()
+    ]
+
+
 class _Fold:
     def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
         self.there = {*silver, *(f"carried {name}" for name in carried)}
@@ -80,6 +83,8 @@ class _Fold:
         self.silver = _Tables(db, SILVER_TABLES, silver)
         self.was = _Tables(db, CARRIED, carried)
         self.out = Folded()
+        self.standbys: Frame | None = None
+        """From `standbys_wanted`; None if no task has standbys."""
 
     def idle(self, silver: Sequence[str], carried: Sequence[str]) -> bool:
         """None of these tables is there, so nothing comes of them."""
@@ -91,17 +96,28 @@ class _Fold:
     def add(self, name: str, frame: Frame) -> None:
         self.out.gold[name] = shape(frame, GOLD[name])
 
+    def fold(self, cut: Cuts) -> None:
+        self.partitions(cut)
+        if self.cuts is not None:
+            for name, revision in REVISED.items():
+                self.was[name] = unsure(self.was[name], self.cuts, revision)
+        if "streams_current" in self.silver:
+            current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
+            self.silver["streams_current"] = computed(in_processes(current, people, self.was["members"]))
+        self.holdings()
+        self.people()
+        self.rebalances()
+        self.owners()
 
-class _Partitions(_Fold):
-    """Folds the tables about state partitions, and finds where each partition is whole."""
-
-    def fold(self, silver: Frames, cut: Cuts) -> None:
-        records = keyed(self.db, silver)
+    # ---- state partitions -------------------------------------------------------------------------------------------
+    def partitions(self, cut: Cuts) -> None:
+        """Folds the tables about state partitions, and finds where each partition is whole."""
+        records = keyed(self.db, self.silver)
         keys = computed(records.select("* exclude (why)"))
         revised = computed(revisions(keys, self.was["revisions"]))
-        left_out = self.cuts(keys, cut)
-        seen = read(keys, self.silver["corrupt"], self.was["read"], left_out)
-        last = computed(stretches(revised, seen, self.was["read"], left_out))
+        self.cuts = self.never_read(keys, cut)
+        seen = read(keys, self.silver["corrupt"], self.was["read"], self.cuts)
+        last = computed(stretches(revised, seen, self.was["read"], self.cuts))
         self.carry("read", last.where("until is null"))
         claims = computed(coordinators.claims(self.silver["claims"], self.was["claims"]))
         self.add("coordinators", claims.where("not already_ended"))
@@ -112,43 +128,24 @@ class _Partitions(_Fold):
         self.add("stale_writes", coordinators.stale_writes(records, claims))
         covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
         per_group = computed(covered)
-        self.add("coverage", coordinators.as_coverage(per_group, last, left_out))
+        self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if not self.idle(("corrupt",), ()):
             self.add("unreadable", self.silver["corrupt"])
-        whole = last.where("whole_from is not null")
-        self.out.between["whole"] = computed(whole.select("state_partition, whole_from, until"))
+        self.whole = computed(last.where("whole_from is not null").select("state_partition, whole_from, until"))
 
-    def cuts(self, keys: Frame, new: Cuts) -> Frame | None:
-        """None: everything was read, as it nearly always was."""
+    def never_read(self, keys: Frame, new: Cuts) -> Frame | None:
+        """Returns the offsets that were never read. None: everything was read, as it nearly always was."""
         if not new and self.idle((), ("cuts",)):
             return None
         rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
         table = pa.Table.from_pylist(rows, schema=CUT)
-        result = self.out.between["cuts"] = cuts(keys, self.db.rows(table), self.was["cuts"])
+        result = cuts(keys, self.db.rows(table), self.was["cuts"])
         self.carry("cuts", result)
         return result
 
-
-def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
-    """A record says what a member holds of each kind."""
-    return [
-        (of, f"{FENCE}, member_id, member_epoch, {assigned} as assigned, {pending} as pending")
-        for of, (assigned, pending) in modern.held.items()
-    ]
-
-
-class _Groups(_Fold):
-    """Folds the tables about groups. `whole`: where the state partitions are whole; `cuts`: offsets never read."""
-
-    def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> None:
-        super().__init__(db, silver, carried)
-        self.whole, self.cuts = whole, cuts
-        if cuts is not None:
-            for name, revision in REVISED.items():
-                self.was[name] = unsure(self.was[name], cuts, revision)
-
+    # ---- groups -----------------------------------------------------------------------------------------------------
     def of(self, name: str) -> Frame:
         """Valid records of this table, with the begin of the stretch without gaps that they are in."""
         return self.whole_of(valid(self.silver[name]))
@@ -166,15 +163,7 @@ class _Groups(_Fold):
         """Valid records of all kinds of groups with epochs."""
         return valid(every(self.silver, name, lambda kind, modern: [(kind, f"{FENCE}{columns(modern)}")]))
 
-    def fold(self) -> None:
-        if "streams_current" in self.silver:
-            current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
-            self.silver["streams_current"] = computed(in_processes(current, people, self.was["members"]))
-        self.ownership()
-        self.people()
-        self.rebalances()
-
-    def ownership(self) -> None:
+    def holdings(self) -> None:
         tombstone = "deleted"
         current = every(self.silver, "current", _held)
         removed = every(self.silver, "members", lambda kind, m: [(of, f"{FENCE}, member_id") for of in m.held])
@@ -211,8 +200,8 @@ class _Groups(_Fold):
             events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
             self.carry("initialised", wanted.initialised)
             self.carry("subscribed", wanted.subscribed)
-        self.events = self.out.between["events"] = computed(events)
-        self.out.between["epochs"] = sql(
+        self.events = computed(events)
+        self.epochs = sql(
             """select state_partition, group_id, kind, member_id, member_epoch as epoch from {m}
                 union all select state_partition, group_id, 'classic', member_id, generation from {a}
                     where at_offset is not null""",
@@ -236,7 +225,7 @@ class _Groups(_Fold):
         if not self.idle(("streams_groups", "streams_topologies"), ("replicas", "stateful")):
             parts = stateful(valid(self.silver["streams_topologies"]), self.was["stateful"])
             groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
-            self.out.between["wanted"] = standbys_wanted(groups, people, parts, self.was)
+            self.standbys = standbys_wanted(groups, people, parts, self.was)
             left = parts.where("latest and value is not null")
             self.carry("stateful", left.select("state_partition, group_id, member_id, value as subtopologies"))
         if not self.idle(("streams_topologies",), ()):
@@ -311,19 +300,17 @@ class _Groups(_Fold):
         self.carry("classic_states", steps.last)
         return steps.rows
 
-
-class _Places(_Fold):
-    """Folds the tables about owners, from events of holdings."""
-
-    def fold(self, between: Frames, cuts: Frame | None) -> None:
-        events, epochs, whole = (between[name] for name in ("events", "epochs", "whole"))
-        owned = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
+    # ---- owners -----------------------------------------------------------------------------------------------------
+    def owners(self) -> None:
+        """Folds the tables about owners, from events of holdings."""
+        whole, cuts = self.whole, self.cuts
+        owned = ownership.owned(self.events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         ended = sql(
             """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
                 left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
                     and i.kind = e.kind and i.member_id = e.member_id""",
             ended=owned.intervals,
-            epochs=epochs,
+            epochs=self.epochs,
         )
         overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
@@ -348,9 +335,9 @@ class _Places(_Fold):
                 "streams_tasks",
                 tasks.select("*, topic_key as subtopology, kind as role, nullif(topic, '') as process_id"),
             )
-            if "wanted" in between:
+            if self.standbys is not None:
                 tasks = owned.intervals.where(f"kind in {COVERED}")
-                short = lacking(tasks, between["wanted"], self.was["read"], self.was["lacking"])
+                short = lacking(tasks, self.standbys, self.was["read"], self.was["lacking"])
                 self.carry("lacking", short.where("open"))
                 known = before_cuts(graded(short, whole, "from_offset", "to_offset"), cuts, "to_offset")
                 self.add("streams_standby_coverage", known)
@@ -368,30 +355,6 @@ def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None)
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first; `cut`: of
     state partitions, the offsets right before these rows that were never read. A table that is not there is an empty
     one: leave out those without rows, for what needs no query takes no time."""
-    partitions = fold_partitions(db, silver, carried, cut or {})
-    whole, cuts = partitions.between["whole"], partitions.between.get("cuts")
-    groups = fold_groups(db, silver, carried, whole, cuts)
-    places = fold_places(db, {**partitions.between, **groups.between}, cuts, carried)
-    return replace(partitions | groups | places, between={})
-
-
-def fold_partitions(db: Database, silver: Frames, carried: Frames, cut: Cuts) -> Folded:
-    """The first step, for all records of state partitions. Leaves `whole`, and `cuts` if there are any."""
-    one = _Partitions(db, silver, carried)
-    one.fold(silver, cut)
-    return one.out
-
-
-def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> Folded:
-    """The second, for all records of some of their groups. Leaves `events` and `epochs`, and `wanted` if
-    standbys may be."""
-    one = _Groups(db, silver, carried, whole, cuts)
-    one.fold()
-    return one.out
-
-
-def fold_places(db: Database, between: Frames, cuts: Frame | None, carried: Frames) -> Folded:
-    """The third, for all events of some of the places that they own. `between`: what the others left."""
-    one = _Places(db, {}, carried)
-    one.fold(between, cuts)
+    one = _Fold(db, silver, carried)
+    one.fold(cut or {})
     return one.out
