@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 6
+CARRIED_VERSION = 7
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -38,7 +38,15 @@ ACC = record(
     p_who=record(offset=LONG, w=WHO),
     done=FLAG,
 )
-MEMBER_PAYLOAD = record(instance_id=TEXT, client_id=TEXT, client_host=TEXT, rack_id=TEXT, process_id=TEXT)
+PAYLOAD = record(
+    instance_id=TEXT,
+    client_id=TEXT,
+    client_host=TEXT,
+    rack_id=TEXT,
+    process_id=TEXT,
+    keeper=INT,
+    topic_names=many(TEXT),
+)
 STALE = many(record(topic=TEXT, partitions=many(INT), generation=INT, holder=TEXT))
 
 
@@ -60,13 +68,6 @@ def _carried(name: str, doc: str, key: str, columns: str = "", **others: Any) ->
     types = {n: TYPES.get(n, LONG) for n in f"{key} {columns}".split()} | others
     made = (Column(n, t, "", "" if n in key.split() else "unknown") for n, t in types.items())
     return Table("carried", name, doc, tuple(key.split()), tuple(made))
-
-
-def _lives(name: str, doc: str, payload: Any) -> Table:
-    """Open rows of `steps.lives`."""
-    columns = "state last_offset last_revision from_offset from_ms from_written_ms from_why"
-    more = "from_not_before_offset from_exact unseen"
-    return _carried(name, doc, f"{KIND_OF_GROUP} key_id", f"{columns} {more}", payload=payload)
 
 
 CARRIED = by_name(
@@ -127,10 +128,14 @@ CARRIED = by_name(
             o=REACH,
         ),
         _carried("places", "What went on longest among what has ended.", PLACE, "topic", c=REACH, o=REACH),
-        _lives("members", "Members that are there.", MEMBER_PAYLOAD),
-        _lives("static_members", "Holders of instance ids.", FLAG),
-        _lives("ready", "Whether the topology of each streams group is ready.", FLAG),
-        _lives("replicas", "How many standby replicas each streams group is to have.", FLAG),
+        _carried(
+            "lives",
+            "Lives that have not ended: of members, holders of instance ids, and others (members.py).",
+            f"{KIND_OF_GROUP} key_id",
+            "state last_offset last_revision from_offset from_ms from_written_ms from_why from_not_before_offset"
+            " from_exact unseen",
+            payload=PAYLOAD,
+        ),
         _carried(
             "holders",
             "How many members have each place that several may have, and since when.",
@@ -150,14 +155,9 @@ CARRIED = by_name(
             f"{GROUP} topic",
             "n log_ms written_ms",
         ),
-        _lives(
-            "placeholders",
-            "The owner's member in the broker's share group.",
-            record(keeper=INT, topic_names=many(TEXT)),
-        ),
         _carried("initialised", "What the broker has initialised for each share group.", MEMBER, initialised=PLACES),
         _carried("subscribed", "What each member of a share group subscribes to.", MEMBER, topic_names=many(TEXT)),
-        _carried("stale_claims", "What members last claimed that was another's.", MEMBER, "offset", said=STALE),
+        _carried("stale_claims", "What members last claimed that was another's.", MEMBER, said=STALE),
         _carried(
             "claims",
             "The last claim of each state partition and of each producer.",

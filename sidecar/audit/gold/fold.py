@@ -19,7 +19,19 @@ from sidecar.audit.gold.frames import Database, Frame, computed, pack, shape, sq
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NO_MEMBER
 from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
-from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
+from sidecar.audit.gold.steps import (
+    before_cuts,
+    cuts,
+    graded,
+    keyed,
+    left,
+    lives,
+    read,
+    revisions,
+    stretches,
+    unsure,
+    valid,
+)
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
@@ -29,11 +41,7 @@ REVISED = {
     "holdings": "revision",
     "assignments": "revision",
     "assigned_groups": "revision",
-    "members": "last_revision",
-    "static_members": "last_revision",
-    "ready": "last_revision",
-    "placeholders": "last_revision",
-    "replicas": "last_revision",
+    "lives": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
 OWNED = (CONSUMER, CLASSIC)
@@ -103,7 +111,7 @@ class _Fold:
                 self.was[name] = unsure(self.was[name], self.cuts, revision)
         if "streams_current" in self.silver:
             current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
-            self.silver["streams_current"] = computed(in_processes(current, people, self.was["members"]))
+            self.silver["streams_current"] = computed(in_processes(current, people, self.was["lives"]))
         self.holdings()
         self.people()
         self.rebalances()
@@ -131,7 +139,7 @@ class _Fold:
         self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
-        if not self.idle(("corrupt",), ()):
+        if "corrupt" in self.there:
             self.add("unreadable", self.silver["corrupt"])
         self.whole = computed(last.where("whole_from is not null").select("state_partition, whole_from, until"))
 
@@ -210,44 +218,25 @@ class _Fold:
         )
 
     def people(self) -> None:
-        modern = self.every("members", lambda m: f", member_id, {pack(m.member)} as payload")
-        lives = computed(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
-        self.add("members", members.as_members(lives))
-        self.carry("members", lives.where("open"))
-        if not self.idle(("streams_groups",), ("ready",)):
-            ready = computed(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
-            self.add("streams_not_ready", ready.where("state = 'not ready'"))
-            self.carry("ready", ready.where("open"))
-            wanted = computed(members.states(members.REPLICAS, self.of("streams_groups"), self.was["replicas"]))
-            known = wanted.where("state is not null").select("*, state as num_standby_replicas")
-            self.add("streams_standby_replicas", known)
-            self.carry("replicas", wanted.where("open"))
-        if not self.idle(("streams_groups", "streams_topologies"), ("replicas", "stateful")):
-            parts = stateful(valid(self.silver["streams_topologies"]), self.was["stateful"])
-            groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
-            self.standbys = standbys_wanted(groups, people, parts, self.was)
-            left = parts.where("latest and value is not null")
-            self.carry("stateful", left.select("state_partition, group_id, member_id, value as subtopologies"))
-        if not self.idle(("streams_topologies",), ()):
-            self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
-        if not self.idle(("share_placeholders",), ("placeholders",)):
-            placeholders = computed(
-                members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"])
-            )
-            self.add("share_placeholder_history", placeholders.select("*, state as member_id, unnest(payload)"))
-            self.carry("placeholders", placeholders.where("open"))
-        if not self.idle(("static_members",), ("static_members",)):
-            held = computed(
-                members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"])
-            )
-            self.add("static_member_history", members.as_static(held))
-            self.carry("static_members", held.where("open"))
-        if not self.idle(("settings",), ()):
+        """Folds the tables about members and other keys that have lives, and about settings."""
+        records = self.whole_of(members.living(self.silver, self.was["lives"]))
+        keys = computed(lives(records.select(f"*, {pack(members.FIELDS)} as payload")))
+        self.carry("lives", keys.where("open"))
+        for name, rows in members.told(keys).items():
+            self.add(name, rows)
+        if "settings" in self.there:
             self.add("setting_changes", members.settings(self.silver["settings"]))
         if not self.idle(("classic_members",), ("stale_claims",)):
-            stale = members.stale_claims(valid(self.silver["classic_members"]), self.was["stale_claims"])
-            self.add("stale_claims", stale.added)
-            self.carry("stale_claims", stale.last)
+            claims = members.stale_claims(valid(self.silver["classic_members"]), self.was["stale_claims"])
+            self.add("stale_claims", members.as_stale_claims(claims))
+            self.carry("stale_claims", left(claims, "said"))
+        if not self.idle(("streams_topologies",), ("stateful",)):
+            topologies = valid(self.silver["streams_topologies"])
+            self.add("streams_topology_changes", members.topologies(topologies))
+            parts = stateful(topologies, self.was["stateful"])
+            self.carry("stateful", left(parts, "subtopologies"))
+            groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
+            self.standbys = standbys_wanted(groups, people, parts, self.was)
 
     def rebalances(self) -> None:
         line = rebalances.people(
@@ -316,7 +305,7 @@ class _Fold:
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
         self.add("unowned", as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
-        kinds = {kind for batch in owned.kinds.batches() for kind in batch["kind"].to_pylist()}
+        kinds = owned.kinds
         self.carry("intervals", owned.intervals.where("open"))
         self.carry("doubtful", owned.doubtful)
         self.carry("places", owned.places)

@@ -107,6 +107,11 @@ def computed(frame: Frame) -> Frame:
     return Frame(frame.db, name)
 
 
+def kinds(frame: Frame) -> set[str]:
+    """Returns the kinds of these rows."""
+    return {kind for batch in frame.select("distinct kind").batches() for kind in batch["kind"].to_pylist()}
+
+
 def pack(fields: str) -> str:
     """Returns SQL of a struct of these columns, such as `offset, ms = log_ms`."""
     named = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Frame, computed, kinds, pack, sql
 from sidecar.audit.gold.steps import graded
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
@@ -34,7 +34,7 @@ class Owned(NamedTuple):
     """Beginnings at which another member's interval was open and still is: which one lasts longest is not known yet."""
     places: Frame
     """For each place, the longest lasting interval among those that have ended."""
-    kinds: Frame
+    kinds: set[str]
     """Kinds of holdings in all of these."""
 
 
@@ -53,7 +53,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
         graded(unowned, whole, "from_offset", "to_offset"),
         _named(_doubtful(rows, before), known),
         _named(left, known),
-        computed(sql("select distinct kind from {known}", known=known)),
+        kinds(known),
     )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sidecar.audit.gold.frames import Frame, computed, sql
-from sidecar.audit.gold.members import REPLICAS
-from sidecar.audit.gold.shares import GROUP, PLACE, begun_or_ended, chain
+from sidecar.audit.gold.members import REPLICAS, STANDBYS
+from sidecar.audit.gold.shares import PLACE
+from sidecar.audit.gold.steps import GROUP, begun_or_ended, chain
 
 STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_topics) > 0), lambda s: s.subtopology)"
 
@@ -24,9 +25,9 @@ def stateful(topologies: Frame, was: Frame) -> Frame:
 def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Mapping[str, Frame]) -> Frame:
     """From which record `n` on how many standbys each task of the subtopologies with state should have; -1: from
     before. `groups`, `members`: valid records; `subtopologies`: of `stateful`; `was`: what the last batch left."""
-    replicas = f"'' as member_id, case when not deleted then {REPLICAS.state} end as value"
+    replicas = f"'' as member_id, case when not deleted then {STANDBYS} end as value"
     of_members = "member_id, case when not deleted then [process_id] end as value"
-    people = was["members"].where("kind = 'streams'")
+    people = was["lives"].where("kind = 'streams'")
     carried = "key_id as member_id, [payload.process_id] as value"
     turns = sql(
         f"""with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
@@ -41,7 +42,7 @@ def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Ma
                 from b window w as (partition by {GROUP} order by n))
             select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
                 over (partition by {GROUP} order by n)""",
-        replicas=chain(replicas, "'' as member_id, state as value", groups, was["replicas"]),
+        replicas=chain(replicas, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'")),
         subtopologies=subtopologies,
         processes=begun_or_ended(chain(of_members, carried, members, people)),
     )
