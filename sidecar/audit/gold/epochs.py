@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Frame, by_number, computed, numbers, pack, sql
 from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
@@ -21,24 +21,15 @@ TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
 
 def epochs(rows: Frame, details: Frame) -> Frame:
     """Returns the epochs of groups. `rows` and `details`: from rebalances.py."""
-    query = f"select row_number() over () as g, * from (select distinct {GROUP} from {{rows}})"
-    groups = computed(sql(query, rows=rows))
+    groups = numbers(GROUP, "g", rows)
     return _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
     """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
-    may be there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
-    return computed(
-        sql(
-            f"""select g, offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end as nth,
-                    r.* exclude ({GROUP})
-                from {{rows}} r join {{groups}} n on r.state_partition = n.state_partition and r.group_id = n.group_id
-                    and r.kind = n.kind""",
-            rows=rows,
-            groups=groups,
-        )
-    )
+    may be there as `p`, as `g` and as `t`, in this order."""
+    place = "offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end"
+    return computed(by_number(rows, groups, GROUP, "g").select(f"{place} as nth, *"))
 
 
 def _counted(rows: Frame) -> Frame:

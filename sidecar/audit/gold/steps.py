@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Database, Frame, computed, numbers, pack, sql
 from sidecar.audit.tables.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
@@ -150,8 +150,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
         keys=keys,
         before=before,
     )
-    # Windows over numbers take half the time.
-    known = computed(sql(f"select row_number() over () as k, * from (select distinct {name} from {{rows}})", rows=rows))
+    known = numbers(name, "k", rows)
     return sql(
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
