@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sidecar.audit.gold import births, coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
+from sidecar.audit.gold import coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, computed, pack, shape, sql
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NO_MEMBER
-from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
 from sidecar.audit.gold.steps import (
     before_cuts,
     cuts,
@@ -219,7 +218,7 @@ class _Fold:
 
     def people(self) -> None:
         """Folds the tables about members and other keys that have lives, and about settings."""
-        records = self.whole_of(members.living(self.silver, self.was["lives"]))
+        records = self.whole_of(members.records(self.silver, self.was["lives"]))
         keys = computed(lives(records.select(f"*, {pack(members.FIELDS)} as payload")))
         self.carry("lives", keys.where("open"))
         for name, rows in members.told(keys).items():
@@ -233,10 +232,10 @@ class _Fold:
         if not self.idle(("streams_topologies",), ("stateful",)):
             topologies = valid(self.silver["streams_topologies"])
             self.add("streams_topology_changes", members.topologies(topologies))
-            parts = stateful(topologies, self.was["stateful"])
+            parts = holders.stateful(topologies, self.was["stateful"])
             self.carry("stateful", left(parts, "subtopologies"))
             groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
-            self.standbys = standbys_wanted(groups, people, parts, self.was)
+            self.standbys = holders.standbys_wanted(groups, people, parts, self.was)
 
     def rebalances(self) -> None:
         line = rebalances.people(
@@ -251,9 +250,9 @@ class _Fold:
         rows = computed(epochs.epochs(sequence.rows, sequence.details))
         made = epochs.as_rebalances(rows, self.whole)
         if self.cuts is not None:
-            born = births.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
+            born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
             self.carry("births", born)
-            made = births.graded_by_births(made, born, self.cuts)
+            made = epochs.graded_by_births(made, born, self.cuts)
         self.add("rebalances", made)
         self.carry("people", line.people)
         self.carry("rebalances", epochs.carried(rows))
@@ -326,7 +325,7 @@ class _Fold:
             )
             if self.standbys is not None:
                 tasks = owned.intervals.where(f"kind in {COVERED}")
-                short = lacking(tasks, self.standbys, self.was["read"], self.was["lacking"])
+                short = holders.lacking(tasks, self.standbys, self.was["read"], self.was["lacking"])
                 self.carry("lacking", short.where("open"))
                 known = before_cuts(graded(short, whole, "from_offset", "to_offset"), cuts, "to_offset")
                 self.add("streams_standby_coverage", known)

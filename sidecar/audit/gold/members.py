@@ -11,14 +11,14 @@ from sidecar.audit.gold.steps import chain, valid
 from sidecar.state.keys import ROSTER
 
 FIELDS = "instance_id, client_id, client_host, rack_id, process_id, keeper, topic_names"
-"""What describes a key; null of a kind that has no such column."""
+"""Columns that describe a key; null of a kind that has no such column."""
 STATIC_MEMBER, PLACEHOLDER, READY, REPLICAS = "static_member", "placeholder", "ready", "replicas"
 """Kinds of keys beside members, whose kind is that of their group: holder of an instance id; member that the owner has
 in the broker's share group of the same name; whether a streams group's topology is ready; its number of standbys."""
 STANDBYS = "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
 
 
-class Living(NamedTuple):
+class Lives(NamedTuple):
     """Records of keys whose lives gold tells: their table in silver, and SQL of columns of `steps.lives`."""
 
     table: str
@@ -28,17 +28,17 @@ class Living(NamedTuple):
     fields: str = ""
 
 
-LIVING = (
-    *(Living(modern.tables + "members", kind, "member_id", "''", modern.member) for kind, modern in MODERN.items()),
-    Living("classic_members", CLASSIC, "member_id", "''", "instance_id, client_id, client_host, rack_id"),
-    Living("static_members", STATIC_MEMBER, "instance_id", "member_id"),
-    Living("share_placeholders", PLACEHOLDER, "''", "member_id", "keeper, topic_names"),
-    Living("streams_groups", READY, "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end"),
-    Living("streams_groups", REPLICAS, "''", STANDBYS),
+LIVES = (
+    *(Lives(modern.tables + "members", kind, "member_id", "''", modern.member) for kind, modern in MODERN.items()),
+    Lives("classic_members", CLASSIC, "member_id", "''", "instance_id, client_id, client_host, rack_id"),
+    Lives("static_members", STATIC_MEMBER, "instance_id", "member_id"),
+    Lives("share_placeholders", PLACEHOLDER, "''", "member_id", "keeper, topic_names"),
+    Lives("streams_groups", READY, "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end"),
+    Lives("streams_groups", REPLICAS, "''", STANDBYS),
 )
 
 
-def living(silver: Mapping[str, Frame], was: Frame) -> Frame:
+def records(silver: Mapping[str, Frame], was: Frame) -> Frame:
     """Returns the valid records of all keys that have lives, without their payload. `was`: the open lives of the last
     batch."""
     acc = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
@@ -48,13 +48,12 @@ def living(silver: Mapping[str, Frame], was: Frame) -> Frame:
             {acc} as acc, unnest(payload) from {{was}}"""
     ]
     frames = {"was": was}
-    for kind in LIVING:
-        if kind.table in silver:
-            frames[kind.table] = valid(silver[kind.table])
+    for of in LIVES:
+        if of.table in silver:
+            frames[of.table] = valid(silver[of.table])
             selects.append(
-                f"""select state_partition, group_id, '{kind.kind}' as kind, {kind.key_id} as key_id,
-                    {kind.state} as state, {HEAD}, false as carried{", " * bool(kind.fields)}{kind.fields}
-                    from {{{kind.table}}}"""
+                f"""select state_partition, group_id, '{of.kind}' as kind, {of.key_id} as key_id, {of.state} as state,
+                    {HEAD}, false as carried{", " * bool(of.fields)}{of.fields} from {{{of.table}}}"""
             )
     return sql(" union all by name ".join(selects), **frames)
 
@@ -72,6 +71,7 @@ TOLD = {
 def told(lives: Frame) -> dict[str, Frame]:
     """Returns the tables of lives that have rows."""
     there = kinds(lives)
+    # A tuple of one has no form of SQL, so each list of kinds has an empty one.
     return {
         name: lives.where(f"kind in {(*of, '')} and {which}").select(f"* exclude (state), {columns}")
         for name, (of, which, columns) in TOLD.items()
