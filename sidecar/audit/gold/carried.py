@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 6
+CARRIED_VERSION = 7
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -38,7 +38,15 @@ ACC = record(
     p_who=record(offset=LONG, w=WHO),
     done=FLAG,
 )
-MEMBER_PAYLOAD = record(instance_id=TEXT, client_id=TEXT, client_host=TEXT, rack_id=TEXT, process_id=TEXT)
+PAYLOAD = record(
+    instance_id=TEXT,
+    client_id=TEXT,
+    client_host=TEXT,
+    rack_id=TEXT,
+    process_id=TEXT,
+    keeper=INT,
+    topic_names=many(TEXT),
+)
 STALE = many(record(topic=TEXT, partitions=many(INT), generation=INT, holder=TEXT))
 
 
@@ -55,18 +63,10 @@ MEMBER, KIND_OF_GROUP = f"{GROUP} member_id", f"{GROUP} kind"
 HOLDER, PLACE, TASK = f"{MEMBER} kind", f"{GROUP} kind topic_key partition", f"{GROUP} topic_key partition"
 
 
-def _carried(name: str, doc: str, key: str, columns: str = "", **others: Any) -> Table:
-    """`key`, `columns`: names, with spaces between; `others`: columns of other types. Any may be null but the key's."""
-    types = {n: TYPES.get(n, LONG) for n in f"{key} {columns}".split()} | others
-    made = (Column(n, t, "", "" if n in key.split() else "unknown") for n, t in types.items())
-    return Table("carried", name, doc, tuple(key.split()), tuple(made))
-
-
-def _lives(name: str, doc: str, payload: Any) -> Table:
-    """Open rows of `steps.lives`."""
-    columns = "state last_offset last_revision from_offset from_ms from_written_ms from_why"
-    more = "from_not_before_offset from_exact unseen"
-    return _carried(name, doc, f"{KIND_OF_GROUP} key_id", f"{columns} {more}", payload=payload)
+def _carried(name: str, doc: str, columns: str, **others: Any) -> Table:
+    """`columns`: names, with spaces between; `others`: columns of other types. Any may be null."""
+    types = {n: TYPES.get(n, LONG) for n in columns.split()} | others
+    return Table("carried", name, doc, (), tuple(Column(n, t, "", "unknown") for n, t in types.items()))
 
 
 CARRIED = by_name(
@@ -74,133 +74,104 @@ CARRIED = by_name(
         _carried(
             "read",
             "How far each state partition was read.",
-            "state_partition",
-            "last_offset first_hole_offset without_record longest_hole first_repeat last_sign whole_from whole_from_ms",
+            "state_partition last_offset first_hole_offset without_record longest_hole first_repeat last_sign"
+            " whole_from whole_from_ms",
         ),
         _carried(
             "cuts",
             "Offsets that were never read, and when the first record behind them was written.",
-            "state_partition until_offset",
-            "from_offset written_ms",
+            "state_partition until_offset from_offset written_ms",
         ),
         _carried(
             "births",
             "Where a group began behind what was never read; nowhere yet, if it was there before.",
-            KIND_OF_GROUP,
-            "offset",
+            f"{KIND_OF_GROUP} offset",
         ),
         _carried(
             "holdings",
             "The last current assignment of each member of a group with epochs.",
-            HOLDER,
-            "offset revision member_epoch",
+            f"{HOLDER} offset revision member_epoch",
             assigned=OWNED,
             pending=OWNED,
         ),
         _carried(
             "assignments",
             "Of each member of a classic group the assignment that counts, and those after it that wait.",
-            f"{MEMBER} offset",
-            "log_ms written_ms why revision generation whole_from at_offset waited",
+            f"{MEMBER} offset log_ms written_ms why revision generation whole_from at_offset waited",
             assigned=NAMED,
         ),
         _carried(
             "assigned_groups",
             "The last record of each classic group.",
-            GROUP,
-            "offset revision protocol_type assigned_generation",
+            f"{GROUP} offset revision protocol_type assigned_generation",
         ),
         _carried(
-            "intervals",
-            "Intervals that have not ended.",
-            f"{PLACE} member_id",
-            "stretch_offset unseen",
-            f=FROM,
-            st=STATE,
+            "intervals", "Intervals that have not ended.", f"{PLACE} member_id stretch_offset unseen", f=FROM, st=STATE
         ),
         _carried(
             "doubtful",
             "Beginnings while somebody else had not ended who has not ended yet.",
-            f"{PLACE} member_id s_offset",
-            "from_offset topic ms written_ms first not_before",
+            f"{PLACE} member_id s_offset from_offset topic ms written_ms first not_before",
             c=REACH,
             o=REACH,
         ),
-        _carried("places", "What went on longest among what has ended.", PLACE, "topic", c=REACH, o=REACH),
-        _lives("members", "Members that are there.", MEMBER_PAYLOAD),
-        _lives("static_members", "Holders of instance ids.", FLAG),
-        _lives("ready", "Whether the topology of each streams group is ready.", FLAG),
-        _lives("replicas", "How many standby replicas each streams group is to have.", FLAG),
+        _carried("places", "What went on longest among what has ended.", f"{PLACE} topic", c=REACH, o=REACH),
+        _carried(
+            "lives",
+            "Lives that have not ended: of members, holders of instance ids, and others (members.py).",
+            f"{KIND_OF_GROUP} key_id state last_offset last_revision from_offset from_ms from_written_ms"
+            " from_why from_not_before_offset from_exact unseen",
+            payload=PAYLOAD,
+        ),
         _carried(
             "holders",
             "How many members have each place that several may have, and since when.",
-            PLACE,
-            "topic holders n ms written_ms",
+            f"{PLACE} topic holders n ms written_ms",
         ),
         _carried("stateful", "Subtopologies with state of each streams group.", MEMBER, subtopologies=many(TEXT)),
         _carried(
             "lacking",
             "Tasks that have fewer standbys than are wanted, and since when.",
-            TASK,
-            "from_offset from_ms from_written_ms",
+            f"{TASK} from_offset from_ms from_written_ms",
         ),
         _carried(
             "wanted_topics",
             "Since when members of a share group subscribe to a topic.",
-            f"{GROUP} topic",
-            "n log_ms written_ms",
-        ),
-        _lives(
-            "placeholders",
-            "The owner's member in the broker's share group.",
-            record(keeper=INT, topic_names=many(TEXT)),
+            f"{GROUP} topic n log_ms written_ms",
         ),
         _carried("initialised", "What the broker has initialised for each share group.", MEMBER, initialised=PLACES),
         _carried("subscribed", "What each member of a share group subscribes to.", MEMBER, topic_names=many(TEXT)),
-        _carried("stale_claims", "What members last claimed that was another's.", MEMBER, "offset", said=STALE),
+        _carried("stale_claims", "What members last claimed that was another's.", MEMBER, said=STALE),
         _carried(
             "claims",
             "The last claim of each state partition and of each producer.",
-            "state_partition from_offset",
-            "claim node_id address member_id generation producer_id producer_epoch from_ms from_written_ms from_why"
-            " highest fenced",
+            "state_partition from_offset claim node_id address member_id generation producer_id producer_epoch"
+            " from_ms from_written_ms from_why highest fenced",
         ),
         _carried(
-            "writes",
-            "The last record under the last claim of each state partition.",
-            "state_partition",
-            "claim",
-            w=TIMES,
+            "writes", "The last record under the last claim of each state partition.", "state_partition claim", w=TIMES
         ),
         _carried(
             "coverage",
             "What was read of each group so far.",
-            GROUP,
-            "records missing",
+            f"{GROUP} records missing",
             f=FIRST_LAST,
             l=FIRST_LAST,
             s=FIRST_LAST,
         ),
-        _carried("revisions", "The last revision of each key.", f"{KIND_OF_GROUP} sub_id", "offset revision"),
+        _carried("revisions", "The last revision of each key.", f"{KIND_OF_GROUP} sub_id offset revision"),
         _carried(
-            "people",
-            "Who is a member, and which epoch it has reached.",
-            f"{KIND_OF_GROUP} member_id",
-            "member reached",
+            "people", "Who is a member, and which epoch it has reached.", f"{KIND_OF_GROUP} member_id member reached"
         ),
-        _carried("target_members", "The last target of each member.", HOLDER, "offset", partitions=PLACES),
+        _carried("target_members", "The last target of each member.", f"{HOLDER} offset", partitions=PLACES),
         _carried(
-            "target_changes",
-            "Changes of targets since the last one that is complete.",
-            f"{HOLDER} offset place",
-            "gain",
+            "target_changes", "Changes of targets since the last one that is complete.", f"{HOLDER} offset place gain"
         ),
-        _carried("complete_targets", "The last complete target of each group.", KIND_OF_GROUP, "offset"),
+        _carried("complete_targets", "The last complete target of each group.", f"{KIND_OF_GROUP} offset"),
         _carried(
             "classic_states",
             "The last state of each classic group.",
-            GROUP,
-            "offset state",
+            f"{GROUP} offset state",
             acc=record(generation=INT, began=REC, head=LONG),
         ),
         _carried("rebalances", "The last epoch of each group, and how far it has come.", KIND_OF_GROUP, acc=ACC),

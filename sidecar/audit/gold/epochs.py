@@ -7,9 +7,10 @@ record that begins it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Frame, by_number, computed, numbers, pack, sql
 from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
@@ -21,24 +22,15 @@ TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
 
 def epochs(rows: Frame, details: Frame) -> Frame:
     """Returns the epochs of groups. `rows` and `details`: from rebalances.py."""
-    query = f"select row_number() over () as g, * from (select distinct {GROUP} from {{rows}})"
-    groups = computed(sql(query, rows=rows))
+    groups = numbers(GROUP, "g", rows)
     return _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
     """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
-    may be there as `p`, as `g` and as `t`, in this order. Windows over numbers take half the time."""
-    return computed(
-        sql(
-            f"""select g, offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end as nth,
-                    r.* exclude ({GROUP})
-                from {{rows}} r join {{groups}} n on r.state_partition = n.state_partition and r.group_id = n.group_id
-                    and r.kind = n.kind""",
-            rows=rows,
-            groups=groups,
-        )
-    )
+    may be there as `p`, as `g` and as `t`, in this order."""
+    place = "offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end"
+    return computed(by_number(rows, groups, GROUP, "g").select(f"{place} as nth, *"))
 
 
 def _counted(rows: Frame) -> Frame:
@@ -223,4 +215,63 @@ def carried(found: Frame) -> Frame:
             from {{found}} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
                 or who.offset > coalesce(h.at, w_offset, -1))""",
         found=found,
+    )
+
+
+NEVER = 9223372036854775807
+"""Birth of a group that existed before a part of the log was lost: which of its members left then is unknown."""
+
+
+def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame]) -> Frame:
+    """Returns the offset from which everything of a group was read, although a part of its state partition was not.
+    `groups` and `classic`: records; `was`: carried tables of the last batch.
+
+    Compaction keeps the last record of each key, so it leaves every current member visible. Offsets that were never
+    read hide members, and members that left, without any record behind them. So the number of a group's members, and
+    whether all have settled, is known only for a group that began later: its own record has revision 1, and the turn
+    that wrote that record was read as a whole."""
+    lost = sql("select distinct state_partition from {cuts} where is_new and from_offset > 0", cuts=cuts)
+    born = "offset, written_ms from {{{}}} where revision = 1 and not deleted"
+    records = f"""select state_partition, group_id, kind, {born.format("groups")} union all
+        select state_partition, group_id, 'classic', {born.format("classic")}"""
+    return computed(
+        sql(
+            f"""with old as (select state_partition, group_id, kind, offset from {{births}}
+                    where offset = {NEVER} or state_partition not in (select state_partition from {{lost}})
+                union all select state_partition, group_id, kind, {NEVER} from (
+                    select state_partition, group_id, kind from {{people}}
+                    union select state_partition, group_id, kind from {{rebalances}})
+                    where state_partition in (select state_partition from {{lost}})),
+                last as (select state_partition, max(until_offset) as until_offset,
+                    arg_max(written_ms, until_offset) as written_ms from {{cuts}} group by state_partition),
+                new as (select r.* exclude (written_ms) from ({records}) r join last c
+                    on r.state_partition = c.state_partition and r.offset >= c.until_offset
+                        and r.written_ms <> c.written_ms)
+                select state_partition, group_id, kind,
+                    case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
+                from (select * from old union all select * from new) group by state_partition, group_id, kind""",
+            births=was["births"],
+            people=was["people"],
+            rebalances=was["rebalances"],
+            lost=lost,
+            cuts=cuts,
+            groups=groups,
+            classic=classic,
+        )
+    )
+
+
+def graded_by_births(rebalances: Frame, births: Frame, cuts: Frame) -> Frame:
+    """Grades rebalances behind unread offsets as possible, unless their group was born behind those offsets."""
+    return sql(
+        """select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
+                then 'possible' else grade end as grade)
+            from {rebalances} r
+            left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
+                from {cuts} group by state_partition) c on r.state_partition = c.state_partition
+            left join {births} b on r.state_partition = b.state_partition and r.group_id = b.group_id
+                and r.kind = b.kind""",
+        rebalances=rebalances,
+        births=births,
+        cuts=cuts,
     )

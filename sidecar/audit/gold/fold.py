@@ -1,5 +1,5 @@
 """The fold: the new records of a batch, and what the last batch left, to rows of gold. A task folds one or more state
-partitions; a large one in steps, of which the second takes a part of its groups.
+partitions.
 
 For any cutting of the log into batches (by offset, per state partition), all rows that were `added` and the `open` ones
 of the last batch are those that one single batch gives.
@@ -8,18 +8,29 @@ of the last batch are those that one single batch gives.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sidecar.audit.gold import births, coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
+from sidecar.audit.gold import coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame, computed, pack, shape, sql
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NO_MEMBER
-from sidecar.audit.gold.standby import lacking, standbys_wanted, stateful
-from sidecar.audit.gold.steps import before_cuts, cuts, graded, keyed, read, revisions, stretches, unsure, valid
+from sidecar.audit.gold.steps import (
+    before_cuts,
+    cuts,
+    graded,
+    keyed,
+    left,
+    lives,
+    read,
+    revisions,
+    stretches,
+    unsure,
+    valid,
+)
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
@@ -29,11 +40,7 @@ REVISED = {
     "holdings": "revision",
     "assignments": "revision",
     "assigned_groups": "revision",
-    "members": "last_revision",
-    "static_members": "last_revision",
-    "ready": "last_revision",
-    "placeholders": "last_revision",
-    "replicas": "last_revision",
+    "lives": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
 OWNED = (CONSUMER, CLASSIC)
@@ -54,11 +61,6 @@ class Folded:
     """Rows that will never change, and the `open` ones, which those of the next batch replace."""
     carried: dict[str, Frame] = field(default_factory=dict)
     """Tables for the next batch (carried.py)."""
-    between: dict[str, Frame] = field(default_factory=dict)
-    """Tables for the next step (tasks.py)."""
-
-    def __or__(self, other: Folded) -> Folded:
-        return Folded(self.gold | other.gold, self.carried | other.carried, self.between | other.between)
 
 
 class _Tables(dict[str, Frame]):
@@ -73,6 +75,14 @@ class _Tables(dict[str, Frame]):
         return self[name]
 
 
+def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
+    """A record says what a member holds of each kind."""
+    return [
+        (of, f"{FENCE}, member_id, member_epoch, {assigned} as assigned, {pending} as pending")
+        for of, (assigned, pending) in modern.held.items()
+    ]
+
+
 class _Fold:
     def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
         self.there = {*silver, *(f"carried {name}" for name in carried)}
@@ -80,6 +90,8 @@ class _Fold:
         self.silver = _Tables(db, SILVER_TABLES, silver)
         self.was = _Tables(db, CARRIED, carried)
         self.out = Folded()
+        self.standbys: Frame | None = None
+        """From `standbys_wanted`; None if no task has standbys."""
 
     def idle(self, silver: Sequence[str], carried: Sequence[str]) -> bool:
         """None of these tables is there, so nothing comes of them."""
@@ -91,17 +103,28 @@ class _Fold:
     def add(self, name: str, frame: Frame) -> None:
         self.out.gold[name] = shape(frame, GOLD[name])
 
+    def fold(self, cut: Cuts) -> None:
+        self.partitions(cut)
+        if self.cuts is not None:
+            for name, revision in REVISED.items():
+                self.was[name] = unsure(self.was[name], self.cuts, revision)
+        if "streams_current" in self.silver:
+            current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
+            self.silver["streams_current"] = computed(in_processes(current, people, self.was["lives"]))
+        self.holdings()
+        self.people()
+        self.rebalances()
+        self.owners()
 
-class _Partitions(_Fold):
-    """Folds the tables about state partitions, and finds where each partition is whole."""
-
-    def fold(self, silver: Frames, cut: Cuts) -> None:
-        records = keyed(self.db, silver)
+    # ---- state partitions -------------------------------------------------------------------------------------------
+    def partitions(self, cut: Cuts) -> None:
+        """Folds the tables about state partitions, and finds where each partition is whole."""
+        records = keyed(self.db, self.silver)
         keys = computed(records.select("* exclude (why)"))
         revised = computed(revisions(keys, self.was["revisions"]))
-        left_out = self.cuts(keys, cut)
-        seen = read(keys, self.silver["corrupt"], self.was["read"], left_out)
-        last = computed(stretches(revised, seen, self.was["read"], left_out))
+        self.cuts = self.never_read(keys, cut)
+        seen = read(keys, self.silver["corrupt"], self.was["read"], self.cuts)
+        last = computed(stretches(revised, seen, self.was["read"], self.cuts))
         self.carry("read", last.where("until is null"))
         claims = computed(coordinators.claims(self.silver["claims"], self.was["claims"]))
         self.add("coordinators", claims.where("not already_ended"))
@@ -112,43 +135,24 @@ class _Partitions(_Fold):
         self.add("stale_writes", coordinators.stale_writes(records, claims))
         covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
         per_group = computed(covered)
-        self.add("coverage", coordinators.as_coverage(per_group, last, left_out))
+        self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
-        if not self.idle(("corrupt",), ()):
+        if "corrupt" in self.there:
             self.add("unreadable", self.silver["corrupt"])
-        whole = last.where("whole_from is not null")
-        self.out.between["whole"] = computed(whole.select("state_partition, whole_from, until"))
+        self.whole = computed(last.where("whole_from is not null").select("state_partition, whole_from, until"))
 
-    def cuts(self, keys: Frame, new: Cuts) -> Frame | None:
-        """None: everything was read, as it nearly always was."""
+    def never_read(self, keys: Frame, new: Cuts) -> Frame | None:
+        """Returns the offsets that were never read. None: everything was read, as it nearly always was."""
         if not new and self.idle((), ("cuts",)):
             return None
         rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
         table = pa.Table.from_pylist(rows, schema=CUT)
-        result = self.out.between["cuts"] = cuts(keys, self.db.rows(table), self.was["cuts"])
+        result = cuts(keys, self.db.rows(table), self.was["cuts"])
         self.carry("cuts", result)
         return result
 
-
-def _held(kind: str, modern: Modern) -> list[tuple[str, str]]:
-    """A record says what a member holds of each kind."""
-    return [
-        (of, f"{FENCE}, member_id, member_epoch, {assigned} as assigned, {pending} as pending")
-        for of, (assigned, pending) in modern.held.items()
-    ]
-
-
-class _Groups(_Fold):
-    """Folds the tables about groups. `whole`: where the state partitions are whole; `cuts`: offsets never read."""
-
-    def __init__(self, db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> None:
-        super().__init__(db, silver, carried)
-        self.whole, self.cuts = whole, cuts
-        if cuts is not None:
-            for name, revision in REVISED.items():
-                self.was[name] = unsure(self.was[name], cuts, revision)
-
+    # ---- groups -----------------------------------------------------------------------------------------------------
     def of(self, name: str) -> Frame:
         """Valid records of this table, with the begin of the stretch without gaps that they are in."""
         return self.whole_of(valid(self.silver[name]))
@@ -166,15 +170,7 @@ class _Groups(_Fold):
         """Valid records of all kinds of groups with epochs."""
         return valid(every(self.silver, name, lambda kind, modern: [(kind, f"{FENCE}{columns(modern)}")]))
 
-    def fold(self) -> None:
-        if "streams_current" in self.silver:
-            current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
-            self.silver["streams_current"] = computed(in_processes(current, people, self.was["members"]))
-        self.ownership()
-        self.people()
-        self.rebalances()
-
-    def ownership(self) -> None:
+    def holdings(self) -> None:
         tombstone = "deleted"
         current = every(self.silver, "current", _held)
         removed = every(self.silver, "members", lambda kind, m: [(of, f"{FENCE}, member_id") for of in m.held])
@@ -211,8 +207,8 @@ class _Groups(_Fold):
             events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
             self.carry("initialised", wanted.initialised)
             self.carry("subscribed", wanted.subscribed)
-        self.events = self.out.between["events"] = computed(events)
-        self.out.between["epochs"] = sql(
+        self.events = computed(events)
+        self.epochs = sql(
             """select state_partition, group_id, kind, member_id, member_epoch as epoch from {m}
                 union all select state_partition, group_id, 'classic', member_id, generation from {a}
                     where at_offset is not null""",
@@ -221,44 +217,25 @@ class _Groups(_Fold):
         )
 
     def people(self) -> None:
-        modern = self.every("members", lambda m: f", member_id, {pack(m.member)} as payload")
-        lives = computed(members.members(self.whole_of(modern), self.of("classic_members"), self.was["members"]))
-        self.add("members", members.as_members(lives))
-        self.carry("members", lives.where("open"))
-        if not self.idle(("streams_groups",), ("ready",)):
-            ready = computed(members.states(members.READY, self.of("streams_groups"), self.was["ready"]))
-            self.add("streams_not_ready", ready.where("state = 'not ready'"))
-            self.carry("ready", ready.where("open"))
-            wanted = computed(members.states(members.REPLICAS, self.of("streams_groups"), self.was["replicas"]))
-            known = wanted.where("state is not null").select("*, state as num_standby_replicas")
-            self.add("streams_standby_replicas", known)
-            self.carry("replicas", wanted.where("open"))
-        if not self.idle(("streams_groups", "streams_topologies"), ("replicas", "stateful")):
-            parts = stateful(valid(self.silver["streams_topologies"]), self.was["stateful"])
-            groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
-            self.out.between["wanted"] = standbys_wanted(groups, people, parts, self.was)
-            left = parts.where("latest and value is not null")
-            self.carry("stateful", left.select("state_partition, group_id, member_id, value as subtopologies"))
-        if not self.idle(("streams_topologies",), ()):
-            self.add("streams_topology_changes", members.topologies(valid(self.silver["streams_topologies"])))
-        if not self.idle(("share_placeholders",), ("placeholders",)):
-            placeholders = computed(
-                members.states(members.PLACEHOLDERS, self.of("share_placeholders"), self.was["placeholders"])
-            )
-            self.add("share_placeholder_history", placeholders.select("*, state as member_id, unnest(payload)"))
-            self.carry("placeholders", placeholders.where("open"))
-        if not self.idle(("static_members",), ("static_members",)):
-            held = computed(
-                members.states(members.STATIC_MEMBERS, self.of("static_members"), self.was["static_members"])
-            )
-            self.add("static_member_history", members.as_static(held))
-            self.carry("static_members", held.where("open"))
-        if not self.idle(("settings",), ()):
+        """Folds the tables about members and other keys that have lives, and about settings."""
+        records = self.whole_of(members.records(self.silver, self.was["lives"]))
+        keys = computed(lives(records.select(f"*, {pack(members.FIELDS)} as payload")))
+        self.carry("lives", keys.where("open"))
+        for name, rows in members.told(keys).items():
+            self.add(name, rows)
+        if "settings" in self.there:
             self.add("setting_changes", members.settings(self.silver["settings"]))
         if not self.idle(("classic_members",), ("stale_claims",)):
-            stale = members.stale_claims(valid(self.silver["classic_members"]), self.was["stale_claims"])
-            self.add("stale_claims", stale.added)
-            self.carry("stale_claims", stale.last)
+            claims = members.stale_claims(valid(self.silver["classic_members"]), self.was["stale_claims"])
+            self.add("stale_claims", members.as_stale_claims(claims))
+            self.carry("stale_claims", left(claims, "said"))
+        if not self.idle(("streams_topologies",), ("stateful",)):
+            topologies = valid(self.silver["streams_topologies"])
+            self.add("streams_topology_changes", members.topologies(topologies))
+            parts = holders.stateful(topologies, self.was["stateful"])
+            self.carry("stateful", left(parts, "subtopologies"))
+            groups, people = valid(self.silver["streams_groups"]), valid(self.silver["streams_members"])
+            self.standbys = holders.standbys_wanted(groups, people, parts, self.was)
 
     def rebalances(self) -> None:
         line = rebalances.people(
@@ -273,9 +250,9 @@ class _Groups(_Fold):
         rows = computed(epochs.epochs(sequence.rows, sequence.details))
         made = epochs.as_rebalances(rows, self.whole)
         if self.cuts is not None:
-            born = births.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
+            born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
             self.carry("births", born)
-            made = births.graded_by_births(made, born, self.cuts)
+            made = epochs.graded_by_births(made, born, self.cuts)
         self.add("rebalances", made)
         self.carry("people", line.people)
         self.carry("rebalances", epochs.carried(rows))
@@ -311,25 +288,23 @@ class _Groups(_Fold):
         self.carry("classic_states", steps.last)
         return steps.rows
 
-
-class _Places(_Fold):
-    """Folds the tables about owners, from events of holdings."""
-
-    def fold(self, between: Frames, cuts: Frame | None) -> None:
-        events, epochs, whole = (between[name] for name in ("events", "epochs", "whole"))
-        owned = ownership.owned(events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
+    # ---- owners -----------------------------------------------------------------------------------------------------
+    def owners(self) -> None:
+        """Folds the tables about owners, from events of holdings."""
+        whole, cuts = self.whole, self.cuts
+        owned = ownership.owned(self.events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         ended = sql(
             """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
                 left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
                     and i.kind = e.kind and i.member_id = e.member_id""",
             ended=owned.intervals,
-            epochs=epochs,
+            epochs=self.epochs,
         )
         overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
         self.add("unowned", as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
-        kinds = {kind for batch in owned.kinds.batches() for kind in batch["kind"].to_pylist()}
+        kinds = owned.kinds
         self.carry("intervals", owned.intervals.where("open"))
         self.carry("doubtful", owned.doubtful)
         self.carry("places", owned.places)
@@ -348,9 +323,9 @@ class _Places(_Fold):
                 "streams_tasks",
                 tasks.select("*, topic_key as subtopology, kind as role, nullif(topic, '') as process_id"),
             )
-            if "wanted" in between:
+            if self.standbys is not None:
                 tasks = owned.intervals.where(f"kind in {COVERED}")
-                short = lacking(tasks, between["wanted"], self.was["read"], self.was["lacking"])
+                short = holders.lacking(tasks, self.standbys, self.was["read"], self.was["lacking"])
                 self.carry("lacking", short.where("open"))
                 known = before_cuts(graded(short, whole, "from_offset", "to_offset"), cuts, "to_offset")
                 self.add("streams_standby_coverage", known)
@@ -368,30 +343,6 @@ def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None)
     """`silver`: the new rows of a batch, by table; `carried`: what the last batch left, nothing at first; `cut`: of
     state partitions, the offsets right before these rows that were never read. A table that is not there is an empty
     one: leave out those without rows, for what needs no query takes no time."""
-    partitions = fold_partitions(db, silver, carried, cut or {})
-    whole, cuts = partitions.between["whole"], partitions.between.get("cuts")
-    groups = fold_groups(db, silver, carried, whole, cuts)
-    places = fold_places(db, {**partitions.between, **groups.between}, cuts, carried)
-    return replace(partitions | groups | places, between={})
-
-
-def fold_partitions(db: Database, silver: Frames, carried: Frames, cut: Cuts) -> Folded:
-    """The first step, for all records of state partitions. Leaves `whole`, and `cuts` if there are any."""
-    one = _Partitions(db, silver, carried)
-    one.fold(silver, cut)
-    return one.out
-
-
-def fold_groups(db: Database, silver: Frames, carried: Frames, whole: Frame, cuts: Frame | None) -> Folded:
-    """The second, for all records of some of their groups. Leaves `events` and `epochs`, and `wanted` if
-    standbys may be."""
-    one = _Groups(db, silver, carried, whole, cuts)
-    one.fold()
-    return one.out
-
-
-def fold_places(db: Database, between: Frames, cuts: Frame | None, carried: Frames) -> Folded:
-    """The third, for all events of some of the places that they own. `between`: what the others left."""
-    one = _Places(db, {}, carried)
-    one.fold(between, cuts)
+    one = _Fold(db, silver, carried)
+    one.fold(cut or {})
     return one.out

@@ -107,6 +107,24 @@ def computed(frame: Frame) -> Frame:
     return Frame(frame.db, name)
 
 
+def numbers(key: str, name: str, *frames: Frame) -> Frame:
+    """Returns a number of this name for each key in any of these. Windows over numbers take half the time."""
+    named = {f"f{i}": frame for i, frame in enumerate(frames)}
+    every = " union all ".join(f"select {key} from {{{f}}}" for f in named)
+    return computed(sql(f"select row_number() over () as {name}, * from (select distinct * from ({every}))", **named))
+
+
+def by_number(rows: Frame, numbers: Frame, key: str, name: str) -> Frame:
+    """Returns the rows with their number instead of the key."""
+    query = f"select {name}, r.* exclude ({key}) from {{rows}} r join {{numbers}} using ({key})"
+    return sql(query, rows=rows, numbers=numbers)
+
+
+def kinds(frame: Frame) -> set[str]:
+    """Returns the kinds of these rows."""
+    return {kind for batch in frame.select("distinct kind").batches() for kind in batch["kind"].to_pylist()}
+
+
 def pack(fields: str) -> str:
     """Returns SQL of a struct of these columns, such as `offset, ms = log_ms`."""
     named = [

@@ -1,11 +1,21 @@
 """Number of members that hold the same place, where several may: sharing degree of a share group's partitions, standby
-and warm-up tasks of a streams group."""
+and warm-up tasks of a streams group; and tasks with state that have fewer standbys than their group wants.
+
+A group wants `num.standby.replicas`, as its epochs took the setting over, but no more than it has other processes than
+that of the active task: no assignor can place more.
+"""
 
 from __future__ import annotations
 
-from sidecar.audit.gold.frames import Frame, computed, sql
+from collections.abc import Mapping
 
-PLACE = "state_partition, group_id, kind, topic_key, partition"
+from sidecar.audit.gold.frames import Frame, computed, sql
+from sidecar.audit.gold.members import REPLICAS, STANDBYS
+from sidecar.audit.gold.shares import PLACE
+from sidecar.audit.gold.steps import GROUP, begun_or_ended, chain
+
+HELD = "state_partition, group_id, kind, topic_key, partition"
+STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_topics) > 0), lambda s: s.subtopology)"
 
 
 def counted(intervals: Frame, was: Frame) -> Frame:
@@ -13,18 +23,18 @@ def counted(intervals: Frame, was: Frame) -> Frame:
     this batch or are open; `was`: the last batch's numbers, which count all that began until then."""
     return computed(
         sql(
-            f"""with a as (select {PLACE}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
-                        1 as d from {{intervals}} i left join {{was}} w using ({PLACE})
+            f"""with a as (select {HELD}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
+                        1 as d from {{intervals}} i left join {{was}} w using ({HELD})
                         where from_offset > coalesce(w.n, -1)
-                    union all select {PLACE}, topic, to_offset, to_ms, to_written_ms, -1 from {{intervals}}
+                    union all select {HELD}, topic, to_offset, to_ms, to_written_ms, -1 from {{intervals}}
                         where not open
-                    union all select {PLACE}, topic, n, ms, written_ms, holders from {{was}}),
-                b as (select {PLACE}, n, max(topic) as topic, any_value(ms) as ms, any_value(written_ms) as written_ms,
-                    sum(d) as d from a group by {PLACE}, n having sum(d) <> 0),
+                    union all select {HELD}, topic, n, ms, written_ms, holders from {{was}}),
+                b as (select {HELD}, n, max(topic) as topic, any_value(ms) as ms, any_value(written_ms) as written_ms,
+                    sum(d) as d from a group by {HELD}, n having sum(d) <> 0),
                 c as (select *, sum(d) over w as holders, lead(n) over w as to_offset, lead(ms) over w as to_ms,
                     lead(written_ms) over w as to_written_ms from b
-                    window w as (partition by {PLACE} order by n))
-                select {PLACE}, topic, holders::int as holders, n as from_offset, ms as from_ms,
+                    window w as (partition by {HELD} order by n))
+                select {HELD}, topic, holders::int as holders, n as from_offset, ms as from_ms,
                     written_ms as from_written_ms, to_offset, to_ms, to_written_ms, to_offset is null as open
                     from c where holders > 0""",
             intervals=intervals,
@@ -43,4 +53,76 @@ def as_holders(rows: Frame) -> Frame:
         """* replace (case when kind = 'share' then kind else 'streams' end as kind,
                 case when kind = 'share' then topic else topic_key end as topic),
             case when kind = 'share' then topic_key end as topic_id, kind as role"""
+    )
+
+
+def stateful(topologies: Frame, was: Frame) -> Frame:
+    """Each change of the list of subtopologies with state. `was`: the lists that the last batch left."""
+    value = f"'' as member_id, case when not deleted then {STATEFUL} end as value"
+    return chain(value, "'' as member_id, subtopologies as value", topologies, was)
+
+
+def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Mapping[str, Frame]) -> Frame:
+    """From which record `n` on how many standbys each task of the subtopologies with state should have; -1: from
+    before. `groups`, `members`: valid records; `subtopologies`: of `stateful`; `was`: what the last batch left."""
+    replicas = f"'' as member_id, case when not deleted then {STANDBYS} end as value"
+    of_members = "member_id, case when not deleted then [process_id] end as value"
+    people = was["lives"].where("kind = 'streams'")
+    carried = "key_id as member_id, [payload.process_id] as value"
+    turns = sql(
+        f"""with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
+                    0 as more from {{replicas}}
+                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {{subtopologies}}
+                union all select {GROUP}, n, log_ms, written_ms, null, null, case when now > 0 then 1 else -1 end
+                    from {{processes}}),
+            b as (select {GROUP}, n, any_value(log_ms) as ms, any_value(written_ms) as written_ms,
+                any_value(replicas) as r, any_value(stateful) as s, sum(more) as more from a group by {GROUP}, n),
+            c as (select {GROUP}, n, ms, written_ms, coalesce(last_value(s ignore nulls) over w, []) as stateful,
+                greatest(least(coalesce(last_value(r ignore nulls) over w, 0), sum(more) over w - 1), 0) as wanted
+                from b window w as (partition by {GROUP} order by n))
+            select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
+                over (partition by {GROUP} order by n)""",
+        replicas=chain(replicas, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'")),
+        subtopologies=subtopologies,
+        processes=begun_or_ended(chain(of_members, carried, members, people)),
+    )
+    return computed(turns)
+
+
+def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
+    """A row for each time in which a member had a task as active and fewer standbys than `wanted` were `held`.
+    `intervals`: all that have ended in this batch or are open; `read`: how far the last batch had come (what began
+    until then is at -1 here); `was`: the rows that it left open."""
+    rows = sql(
+        f"""with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
+                    end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as standbys
+                    from {{intervals}} left join {{read}} using (state_partition)
+                union all select {PLACE}, to_offset, to_ms, to_written_ms, kind, -1, null from {{intervals}}
+                    where not open
+                union all select {PLACE}, n, ms, written_ms, '', 0, list_contains(stateful, topic_key)::int * wanted
+                    from (select distinct {PLACE} from {{intervals}}) join {{turns}} using ({GROUP})),
+            b as (select {PLACE}, n, any_value(ms) as ms, any_value(written_ms) as written_ms,
+                max(standbys) as standbys,
+                coalesce(sum(d) filter (where kind = 'active'), 0) as a,
+                coalesce(sum(d) filter (where kind = 'standby'), 0) as s from a group by {PLACE}, n),
+            c as (select {PLACE}, n, ms, written_ms, sum(a) over w > 0 as had, sum(s) over w as held,
+                last_value(standbys ignore nulls) over w as wanted
+                from b window w as (partition by {PLACE} order by n)),
+            d as (select *, case when had and held < wanted then (wanted, held) end as lack from c
+                qualify lack is distinct from lag(lack) over (partition by {PLACE} order by n))
+            select *, lead(n) over w as to_offset, lead(ms) over w as to_ms, lead(written_ms) over w as to_written_ms
+                from d window w as (partition by {PLACE} order by n)""",
+        intervals=intervals,
+        turns=turns,
+        read=read,
+    )
+    since = "case when n < 0 then w.from_{0} else r.{1} end as from_{0}".format
+    return computed(
+        sql(
+            f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
+                    {since("written_ms", "written_ms")}, to_offset is null as open
+                from {{rows}} r left join {{was}} w using ({PLACE}) where lack is not null""",
+            rows=rows,
+            was=was,
+        )
     )

@@ -44,14 +44,14 @@ def _in_process(prefix: str) -> str:
 MODERN: Mapping[str, Modern] = {
     CONSUMER: Modern(
         "",
-        "instance_id, client_id, client_host, rack_id, process_id = null",
+        "instance_id, client_id, client_host, rack_id",
         "state = 'STABLE' and len(pending) = 0",
         "partitions",
         {CONSUMER: ("assigned", "pending")},
     ),
     SHARE: Modern(
         "share_",
-        "instance_id = null, client_id, client_host, rack_id, process_id = null",
+        "client_id, client_host, rack_id",
         "true",
         "partitions",
         {
@@ -90,8 +90,8 @@ def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern
 
 
 def in_processes(current: Frame, members: Frame, was: Frame) -> Frame:
-    """Current assignments of streams members, each with the member's process by its last record before. `was`: members
-    that the last batch left."""
+    """Current assignments of streams members, each with the member's process by its last record before. `was`: lives
+    that the last batch left open."""
     return sql(
         """select c.*, m.process_id from {current} c asof left join (
                 select state_partition, group_id, member_id, offset, process_id from {members}

@@ -2,66 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
-from sidecar.audit.gold.holdings import MEMBER
-from sidecar.audit.gold.kinds import HEAD
-from sidecar.audit.gold.steps import ORDER, lives
+from sidecar.audit.gold.frames import Frame, kinds, pack, sql
+from sidecar.audit.gold.kinds import CLASSIC, HEAD, MODERN
+from sidecar.audit.gold.steps import chain, valid
 from sidecar.state.keys import ROSTER
 
-CARRIED = f"""select state_partition, group_id, kind, key_id, state, last_offset as offset, null as log_ms,
-        null as written_ms, null as why, last_revision as revision, false as deleted, payload, null, true,
-        {pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")}
-    from {{was}}"""
-"""SQL of the open rows of the last batch, in the columns of `_columns`."""
+FIELDS = "instance_id, client_id, client_host, rack_id, process_id, keeper, topic_names"
+"""Columns that describe a key; null of a kind that has no such column."""
+STATIC_MEMBER, PLACEHOLDER, READY, REPLICAS = "static_member", "placeholder", "ready", "replicas"
+"""Kinds of keys beside members, whose kind is that of their group: holder of an instance id; member that the owner has
+in the broker's share group of the same name; whether a streams group's topology is ready; its number of standbys."""
+STANDBYS = "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
 
 
-def members(modern: Frame, classic: Frame, was: Frame) -> Frame:
-    """Returns lives of members of all kinds of groups. `modern`: records with their `kind` and the payload; `was`: the
-    open lives of the last batch."""
-    payload = pack("instance_id, client_id, client_host, rack_id, process_id = null")
-    rows = sql(
-        f"""select {_columns("kind", "member_id", "''", "payload")} from {{modern}}
-            union all select {_columns("'classic'", "member_id", "''", payload)} from {{classic}}
-            union all {CARRIED}""",
-        modern=modern,
-        classic=classic,
-        was=was,
-    )
-    return lives(rows)
+class Lives(NamedTuple):
+    """Records of keys whose lives gold tells: their table in silver, and SQL of columns of `steps.lives`."""
 
-
-class Columns(NamedTuple):
-    """SQL of one kind of record: the columns of `steps.lives` that differ."""
-
+    table: str
     kind: str
     key_id: str
     state: str
-    payload: str = "true"
+    fields: str = ""
 
 
-PLACEHOLDERS = Columns("'share'", "''", "member_id", pack("keeper, topic_names"))
-"""The member that the owner has in the broker's share group of the same name."""
-READY = Columns("'streams'", "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end")
-"""Whether the topology of a streams group is ready."""
-REPLICAS = Columns(
-    "'streams'", "''", "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
+LIVES = (
+    *(Lives(modern.tables + "members", kind, "member_id", "''", modern.member) for kind, modern in MODERN.items()),
+    Lives("classic_members", CLASSIC, "member_id", "''", "instance_id, client_id, client_host, rack_id"),
+    Lives("static_members", STATIC_MEMBER, "instance_id", "member_id"),
+    Lives("share_placeholders", PLACEHOLDER, "''", "member_id", "keeper, topic_names"),
+    Lives("streams_groups", READY, "''", "case when validated_topology_epoch < 0 then 'not ready' else 'ready' end"),
+    Lives("streams_groups", REPLICAS, "''", STANDBYS),
 )
-"""Number of standby tasks that a streams group wants for each active one."""
-STATIC_MEMBERS = Columns("'static_member'", "instance_id", "member_id")
-"""The member that holds an instance id."""
 
 
-def states(columns: Columns, records: Frame, was: Frame) -> Frame:
-    """Returns lives of each state. `was`: the open lives of the last batch."""
-    rows = sql(f"select {_columns(*columns)} from {{records}} union all {CARRIED}", records=records, was=was)
-    return lives(rows)
+def records(silver: Mapping[str, Frame], was: Frame) -> Frame:
+    """Returns the valid records of all keys that have lives, without their payload. `was`: the open lives of the last
+    batch."""
+    acc = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
+    selects = [
+        f"""select state_partition, group_id, kind, key_id, state, last_offset as offset, null as log_ms,
+            null as written_ms, null as why, last_revision as revision, false as deleted, true as carried,
+            {acc} as acc, unnest(payload) from {{was}}"""
+    ]
+    frames = {"was": was}
+    for of in LIVES:
+        if of.table in silver:
+            frames[of.table] = valid(silver[of.table])
+            selects.append(
+                f"""select state_partition, group_id, '{of.kind}' as kind, {of.key_id} as key_id, {of.state} as state,
+                    {HEAD}, false as carried{", " * bool(of.fields)}{of.fields} from {{{of.table}}}"""
+            )
+    return sql(" union all by name ".join(selects), **frames)
 
 
-def _columns(kind: str, key_id: str, state: str, payload: str) -> str:
-    return f"""state_partition, group_id, {kind} as kind, {key_id} as key_id, {state} as state, {HEAD},
-        {payload} as payload, whole_from, false as carried, null as acc"""
+TOLD = {
+    "members": ((*MODERN, CLASSIC), "true", "key_id as member_id, unnest(payload)"),
+    "static_member_history": ((STATIC_MEMBER,), "true", "key_id as instance_id, state as member_id"),
+    "share_placeholder_history": ((PLACEHOLDER,), "true", "state as member_id, unnest(payload)"),
+    "streams_not_ready": ((READY,), "state = 'not ready'", "state"),
+    "streams_standby_replicas": ((REPLICAS,), "state is not null", "state as num_standby_replicas"),
+}
+"""Table of lives -> kinds of its keys, which lives, and its columns beside those of all."""
+
+
+def told(lives: Frame) -> dict[str, Frame]:
+    """Returns the tables of lives that have rows."""
+    there = kinds(lives)
+    # A tuple of one has no form of SQL, so each list of kinds has an empty one.
+    return {
+        name: lives.where(f"kind in {(*of, '')} and {which}").select(f"* exclude (state), {columns}")
+        for name, (of, which, columns) in TOLD.items()
+        if not there.isdisjoint(of)
+    }
 
 
 def topologies(records: Frame) -> Frame:
@@ -76,50 +91,22 @@ def topologies(records: Frame) -> Frame:
     )
 
 
-def as_members(rows: Frame) -> Frame:
-    return rows.select("*, key_id as member_id, unnest(payload)")
-
-
-def as_static(rows: Frame) -> Frame:
-    return rows.select("*, key_id as instance_id, state as member_id")
-
-
 def settings(records: Frame) -> Frame:
     """Returns changes of settings, without the sidecars' own entries in the roster."""
     set_by_people = records.where(f"group_id <> '' or name not like '%{ROSTER}'")
     return set_by_people.select("state_partition, group_id, offset, log_ms as ms, written_ms, name, value, why")
 
 
-class StaleClaims(NamedTuple):
-    added: Frame
-    last: Frame
+def stale_claims(records: Frame, was: Frame) -> Frame:
+    """Returns a classic member's stale claims, each time that they change: a record that only repeats them was written
+    for another reason."""
+    claims = "case when len(stale_claims) > 0 then stale_claims end"
+    new, old = f"member_id, client_id, {claims} as value", "member_id, null as client_id, said as value"
+    return chain(new, old, records, was)
 
 
-def stale_claims(records: Frame, was: Frame) -> StaleClaims:
-    """Returns stale claims, each once: a member's record that only repeats them was written for another reason."""
-    rows = sql(
-        f"""select state_partition, group_id, member_id, {HEAD}, client_id,
-                case when len(stale_claims) > 0 then stale_claims end as said, false as carried from {{records}}
-            union all select state_partition, group_id, member_id, offset, null, null, null, null, false, null,
-                said, true from {{was}}""",
-        records=records,
-        was=was,
+def as_stale_claims(claims: Frame) -> Frame:
+    return claims.where("n >= 0 and value is not null and value is distinct from before").select(
+        """state_partition, group_id, n as offset, log_ms as ms, written_ms, member_id, client_id,
+            unnest(value, max_depth := 2)"""
     )
-    every = sql(
-        f"""select *, lag(said) over w as before, lead(1) over w is null as latest
-            from {{rows}} window w as (partition by {MEMBER} {ORDER})""",
-        rows=rows,
-    )
-    chain = computed(every.where("latest or said is not null"))
-    added = sql(
-        """select state_partition, group_id, offset, log_ms as ms, written_ms, member_id, client_id,
-                unnest(said, max_depth := 2)
-            from {chain} where not carried and said is not null and said is distinct from before""",
-        chain=chain,
-    )
-    last = sql(
-        """select state_partition, group_id, member_id, offset, said from {chain}
-            where latest and said is not null""",
-        chain=chain,
-    )
-    return StaleClaims(added, last)

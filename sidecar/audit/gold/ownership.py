@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Frame, by_number, computed, kinds, numbers, pack, sql
 from sidecar.audit.gold.steps import graded
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
-SAME_PLACE = " and ".join(f"r.{column} = n.{column}" for column in PLACE.split(", "))
 EVER = 9223372036854775807
 """Offset of an end that has not come yet."""
 STATE = pack("offset, type, ms, written_ms")
@@ -34,14 +33,15 @@ class Owned(NamedTuple):
     """Beginnings at which another member's interval was open and still is: which one lasts longest is not known yet."""
     places: Frame
     """For each place, the longest lasting interval among those that have ended."""
-    kinds: Frame
+    kinds: set[str]
     """Kinds of holdings in all of these."""
 
 
 def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Owned:
     """Returns ownership. `was`: intervals that the last batch left open; `doubtful`, `places`: as it carried them."""
-    known = _numbers(events, was, doubtful, places)
-    events, was, doubtful, places = (_numbered(frame, known) for frame in (events, was, doubtful, places))
+    keyed = (events, was, doubtful, places)
+    known = numbers(PLACE, "p", *keyed)
+    events, was, doubtful, places = (by_number(frame, known, PLACE, "p") for frame in keyed)
     marked = _marked(events, was)
     intervals = computed(_intervals(marked, was))
     rows, before = _compared(computed(_stretches(intervals, marked)), doubtful, places)
@@ -53,22 +53,7 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
         graded(unowned, whole, "from_offset", "to_offset"),
         _named(_doubtful(rows, before), known),
         _named(left, known),
-        computed(sql("select distinct kind from {known}", known=known)),
-    )
-
-
-def _numbers(*frames: Frame) -> Frame:
-    """Returns a number `p` for each place in any of these: windows sort by it, and `_named` restores the key."""
-    named = {f"f{i}": frame for i, frame in enumerate(frames)}
-    every = " union ".join(f"select {PLACE} from {{{name}}}" for name in named)
-    return computed(sql(f"select row_number() over () as p, * from ({every})", **named))
-
-
-def _numbered(rows: Frame, places: Frame) -> Frame:
-    return sql(
-        f"""select n.p, r.* exclude ({PLACE}) from {{rows}} r join {{places}} n on {SAME_PLACE}""",
-        rows=rows,
-        places=places,
+        kinds(known),
     )
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, computed, sql
-from sidecar.audit.gold.steps import before_cuts
+from sidecar.audit.gold.steps import GROUP, before_cuts, begun_or_ended, chain, left
 
-GROUP = "state_partition, group_id"
 PLACE = f"{GROUP}, topic_key, partition"
 EVER = -1
 """Offset before all records: no member must hold the partition until a record says so."""
@@ -67,24 +66,8 @@ def wanted(
     line = _since(topics, since)
     latest = f"""select * exclude (latest, now) from (select *, lead(1) over
         (partition by {GROUP}, topic order by n) is null as latest from {{line}}) where latest and now > 0"""
-    left = _left(shown, "initialised"), _left(named, "topic_names")
-    return Wanted(events, *left, sql(latest, line=line), _initialised(places, line))
-
-
-def begun_or_ended(named: Frame) -> Frame:
-    """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
-    return computed(
-        sql(
-            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {{named}}
-                    union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
-                b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
-                    any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
-                c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
-                    window w as (partition by {GROUP}, topic order by n))
-                select * from c where (now > 0) <> (before > 0)""",
-            named=named,
-        )
-    )
+    last = left(shown, "initialised"), left(named, "topic_names")
+    return Wanted(events, *last, sql(latest, line=line), _initialised(places, line))
 
 
 def _since(topics: Frame, was: Frame) -> Frame:
@@ -116,23 +99,6 @@ def _initialised(places: Frame, topics: Frame) -> Frame:
         places=places,
         topics=topics,
     )
-
-
-def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
-    """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
-    rows = sql(
-        f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}
-            union all select {GROUP}, -1, null, null, null, {old} from {{was}}""",
-        records=records,
-        was=was,
-    )
-    query = f"""select *, lag(value) over w as before, lead(1) over w is null as latest
-        from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
-    return computed(sql(query, rows=rows).where("latest or value is distinct from before"))
-
-
-def _left(chain: Frame, column: str) -> Frame:
-    return chain.where("latest and value is not null").select(f"{GROUP}, member_id, value as {column}")
 
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:

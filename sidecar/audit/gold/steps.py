@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Database, Frame, computed, numbers, pack, sql
 from sidecar.audit.tables.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
@@ -150,8 +150,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
         keys=keys,
         before=before,
     )
-    # Windows over numbers take half the time.
-    known = computed(sql(f"select row_number() over () as k, * from (select distinct {name} from {{rows}})", rows=rows))
+    known = numbers(name, "k", rows)
     return sql(
         f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
@@ -277,4 +276,41 @@ def lives(rows: Frame) -> Frame:
                 case when e.adjacent then e.offset - 1 else e.last_offset end as to_not_before_offset,
                 e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""",
         chain=chain,
+    )
+
+
+GROUP = "state_partition, group_id"
+
+
+def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
+    """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
+    rows = sql(
+        f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}
+            union all select {GROUP}, -1, null, null, null, {old} from {{was}}""",
+        records=records,
+        was=was,
+    )
+    query = f"""select *, lag(value) over w as before, lead(1) over w is null as latest
+        from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
+    return computed(sql(query, rows=rows).where("latest or value is distinct from before"))
+
+
+def left(chain: Frame, column: str) -> Frame:
+    """Returns the last values of a `chain`, for the next batch."""
+    return chain.where("latest and value is not null").select(f"{GROUP}, member_id, value as {column}")
+
+
+def begun_or_ended(named: Frame) -> Frame:
+    """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
+    return computed(
+        sql(
+            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {{named}}
+                    union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
+                b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
+                    any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
+                c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
+                    window w as (partition by {GROUP}, topic order by n))
+                select * from c where (now > 0) <> (before > 0)""",
+            named=named,
+        )
     )

@@ -2,7 +2,6 @@
 
 from sidecar.audit.page.build import build
 from sidecar.audit.page.model import Mark, view
-from sidecar.audit.page.period import Period
-from sidecar.audit.page.source import Budget
+from sidecar.audit.page.source import Budget, Period
 
 __all__ = ["Budget", "Mark", "Period", "build", "view"]

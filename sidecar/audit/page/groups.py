@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.audit.gold.completeness import Completeness
 from sidecar.audit.page.kinds import FAULT, FREE, LONGEST, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
 from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, split_budget
@@ -261,6 +262,7 @@ class Groups:
         longest = max(settle, default=(NONE, NONE))
         free = max((((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind in FREE), default=(NONE, NONE))
         covered = self._covered.of((sp, name))
+        known = covered.completeness if covered else Completeness()
         kinds = {t["kind"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of}
         begins = [
             t["from_ms"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of
@@ -283,8 +285,8 @@ class Groups:
             "possible": sum(f.grave == POSSIBLE for f in mine),
             "notes": sum(f.grave == NOTE and f.kind not in LONGEST for f in mine),
             "known": covered is not None,
-            "missing": covered.missing if covered else 0,
-            "since": NONE if covered is None else covered.first_ms if covered.since_ms is None else covered.since_ms,
+            "missing": known.missing,
+            "since": NONE if covered is None else covered.first_ms if known.since_ms is None else known.since_ms,
         }
 
 

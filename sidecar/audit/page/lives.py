@@ -21,7 +21,8 @@ def _marks(t: Rows, n: int) -> int:
     return FROM_EXACT * begin + TO_EXACT * end + CLASSIC * int(classic)
 
 
-def _seldom(t: Rows, n: int, revoking: int | None) -> list[int] | None:
+def _seldom(t: Rows, n: int) -> list[int] | None:
+    revoking = t["revoking_from_ms"][n] if "revoking_from_ms" in t.columns else None
     unseen = t["unseen"][n]
     inexact = not t["from_exact"][n] or (t["to_offset"][n] is not None and not t["to_exact"][n])
     if not (inexact or unseen or revoking is not None):
@@ -30,69 +31,67 @@ def _seldom(t: Rows, n: int, revoking: int | None) -> list[int] | None:
     return [NONE if v is None else v for v in values]
 
 
-def _ends(t: Rows, picked: Sequence[int]) -> list[int]:
-    return [duration(t["from_offset"][n], t["to_offset"][n]) for n in picked]
+def _spans(t: Rows, lanes: Sequence[Sequence[Bar]]) -> dict[str, Any]:
+    """Packs bars, by lane and time; differences restart at each lane."""
+    bars = [bar for lane in lanes for bar in lane]
+    return {
+        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
+        "d": [duration(b.begin, b.end) for b in bars],
+        "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
+        "e": [duration(t["from_offset"][b.row], t["to_offset"][b.row]) for b in bars],
+    }
+
+
+def _in_lanes(lanes: Sequence[Sequence[Bar]]) -> dict[str, Any]:
+    """Packs each lane's number of bars (`n`), and how many rows a bar stands for, if more than one (`many`): its other
+    values are the first one's."""
+    bars = (bar for lane in lanes for bar in lane)
+    return {"n": [len(lane) for lane in lanes], "many": {str(k): b.many for k, b in enumerate(bars) if b.many > 1}}
+
+
+def _held(t: Rows, bars: Sequence[Bar], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
+    """Packs what members and intervals have: `m`: the number of the owner, `f`: marks, `w` and `v`: reasons."""
+    return {
+        "m": [owners[t["member_id"][b.row]] for b in bars],
+        "f": [_marks(t, b.row) for b in bars],
+        "w": [texts.spare(t["from_why"][b.row]) for b in bars],
+        "v": [texts.spare(t["to_why"][b.row]) for b in bars],
+        "x": {str(k): x for k, b in enumerate(bars) if b.many == 1 and (x := _seldom(t, b.row))},
+    }
 
 
 def lives(t: Rows, picked: Sequence[int], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
-    """Packs members, by time. `m`: the number of the owner; its id is in the owners."""
-    seldom = {str(k): x for k, n in enumerate(picked) if (x := _seldom(t, n, None))}
+    """Packs members, by time. The id of an owner is in the owners."""
+    bars = [Bar(t["from_ms"][n], t["to_ms"][n], n) for n in picked]
     return {
-        "m": [owners[t["member_id"][n]] for n in picked],
-        "t": deltas(t["from_ms"][n] for n in picked),
-        "d": [duration(t["from_ms"][n], t["to_ms"][n]) for n in picked],
-        "o": deltas(t["from_offset"][n] for n in picked),
-        "e": _ends(t, picked),
-        "f": [_marks(t, n) for n in picked],
-        "w": [texts.spare(t["from_why"][n]) for n in picked],
-        "v": [texts.spare(t["to_why"][n]) for n in picked],
+        **_spans(t, [bars]),
+        **_held(t, bars, owners, texts),
         "host": [texts(t["client_host"][n]) for n in picked],
         "rack": [texts(t["rack_id"][n]) for n in picked],
-        "x": seldom,
     }
 
 
 def pack_intervals(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int], texts: Texts) -> dict[str, Any]:
-    """Packs intervals, by partition (`n`: each one's number of bars) and time; differences restart at each partition.
-
-    `many`: how many intervals a bar stands for, if more than one; its other values are the first one's."""
+    """Packs intervals, by partition and time."""
     bars = [bar for lane in lanes for bar in lane]
-    first = [b.row for b in bars]
-    seldom: dict[str, list[int]] = {}
-    for k, n in enumerate(first):
-        if bars[k].many == 1 and (x := _seldom(t, n, t["revoking_from_ms"][n])):
-            seldom[str(k)] = x
     return {
-        "n": [len(lane) for lane in lanes],
-        "m": [owners[t["member_id"][n]] for n in first],
-        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
-        "d": [duration(b.begin, b.end) for b in bars],
-        "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
-        "e": _ends(t, first),
-        "f": [_marks(t, n) for n in first],
-        "w": [texts.spare(t["from_why"][n]) for n in first],
-        "v": [texts.spare(t["to_why"][n]) for n in first],
-        "ep": [t["first_epoch"][n] for n in first],
-        "le": [t["last_epoch"][n] - t["first_epoch"][n] for n in first],
-        "x": seldom,
-        "many": {str(k): b.many for k, b in enumerate(bars) if b.many > 1},
+        **_spans(t, lanes),
+        **_in_lanes(lanes),
+        **_held(t, bars, owners, texts),
+        "ep": [t["first_epoch"][b.row] for b in bars],
+        "le": [t["last_epoch"][b.row] - t["first_epoch"][b.row] for b in bars],
     }
 
 
 def pack_unowned(t: Rows, lanes: Sequence[Sequence[Bar]], owners: Mapping[str, int]) -> dict[str, Any]:
     """Packs unowned time like intervals. `m`: the former owner; `to`: the next owner; `q`: 1 if it is only possible."""
-    bars = [bar for lane in lanes for bar in lane]
-    first = [b.row for b in bars]
+    first = [bar.row for lane in lanes for bar in lane]
     return {
-        "n": [len(lane) for lane in lanes],
+        **_spans(t, lanes),
+        **_in_lanes(lanes),
         "m": [owners.get(t["former_member_id"][n], NONE) for n in first],
         "to": [owners.get(t["member_id"][n] or "", NONE) for n in first],
-        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
-        "d": [duration(b.begin, b.end) for b in bars],
-        "o": [v for lane in lanes for v in deltas(t["from_offset"][b.row] for b in lane)],
-        "e": _ends(t, first),
         "q": [int(t["grade"][n] != "proven") for n in first],
-        "many": {str(k): b.many for k, b in enumerate(bars) if b.many > 1},
     }
 
 

@@ -10,8 +10,7 @@ from sidecar.audit.page import findings, verdict
 from sidecar.audit.page.groups import Groups
 from sidecar.audit.page.kinds import Finding, handed_over
 from sidecar.audit.page.pack import NONE, Rows, Texts, deltas, duration
-from sidecar.audit.page.period import Period
-from sidecar.audit.page.source import Budget, Source
+from sidecar.audit.page.source import Budget, Period, Source
 from sidecar.core.runtime.commands import RENEWED
 
 VERSION = 1

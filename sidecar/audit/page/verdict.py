@@ -10,7 +10,7 @@ from typing import Any
 from sidecar.audit.gold.completeness import COLUMNS, Completeness, combined, completeness, reasons
 from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
 from sidecar.audit.page.pack import NONE, Rows
-from sidecar.audit.page.period import Period, stamp
+from sidecar.audit.page.source import Period, stamp
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,6 @@ class Covered:
     last_ms: int
     records: int
     completeness: Completeness
-
-    @property
-    def missing(self) -> int:
-        return self.completeness.missing
-
-    @property
-    def since_ms(self) -> int | None:
-        return self.completeness.since_ms
 
 
 @dataclass

@@ -7,7 +7,6 @@ has the batch. So a process that continues after a crash finds the same input, a
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 
 from sidecar.audit.errors import AuditError, Refused, number
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
-from sidecar.audit.gold.tasks import BETWEEN, ROWS_PER_TASK, Work, gold_of_units, planned
+from sidecar.audit.gold.tasks import ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest.batch import ingest, recorded, waiting
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.files import FileInfo, Target, reported
@@ -105,8 +104,7 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     anew = part.first and all(lake.committed(table) < 0 for table in GOLD.values())
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     targets = {f"gold.{t.table.name}": t for t in gold}
-    for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
-        targets |= {f"{layer}.{name}": Target(t, str(left / layer / name), "") for name, t in tables.items()}
+    targets |= {f"carried.{name}": Target(t, str(left / "carried" / name), "") for name, t in CARRIED.items()}
     work = Work(
         {name: [f.path for f in files] for name, files in silver.items() if files},
         {name: paths for name, (paths, _) in carried.items()},
@@ -128,19 +126,10 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
 def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int) -> dict[str, list[FileInfo]]:
     """Runs gold's tasks for a batch. Returns the files that they wrote, by layer and table."""
     at_once = parallelism(spark)
-    files: dict[str, list[FileInfo]] = defaultdict(list)
-    for units in planned(rows, at_once, most):
-        between = {name: [f"{t.folder}/{f.path}" for f in files[f"between.{name}"]] for name, t in _between(work)}
-        task = partial(gold_of_units, units, replace(work, between=between))
-        # The units of a task share their files, so a few tasks have all of them.
-        done = numbered(spark, len(units), task, falling([u.rows for u in units], at_once))
-        for name, made in reported(done).items():
-            files[name] += made
-    return files
-
-
-def _between(work: Work) -> list[tuple[str, Target]]:
-    return [(name, work.targets[f"between.{name}"]) for name in BETWEEN]
+    units = planned(rows, at_once, most)
+    task = partial(gold_of_units, units, work)
+    # The units of a task share their files, so a few tasks have all of them.
+    return reported(numbered(spark, len(units), task, falling([u.rows for u in units], at_once)))
 
 
 def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:

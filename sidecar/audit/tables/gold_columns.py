@@ -5,10 +5,8 @@ from __future__ import annotations
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
 
 OPEN = Column("open", FLAG, "It has not ended, or may change yet; a later batch replaces the row.")
-GROUP = (
-    Column("state_partition", INT, "Partition of the state topic."),
-    Column("group_id", TEXT, "The group."),
-)
+STATE_PARTITION = Column("state_partition", INT, "Partition of the state topic.")
+GROUP = (STATE_PARTITION, Column("group_id", TEXT, "The group."))
 KIND = Column("kind", TEXT, "Of the group: `consumer`, `classic`, `share` or `streams`.")
 PLACE = (
     KIND,
@@ -58,8 +56,8 @@ LIFE = (
 )
 
 
-def gold_table(name: str, doc: str, key: tuple[str, ...], *columns: Column, is_open: bool = True) -> Table:
-    return Table("gold", name, doc, key, columns, by=("open",) if is_open else ())
+def gold_table(name: str, doc: str, key: tuple[str, ...], *columns: Column) -> Table:
+    return Table("gold", name, doc, key, columns, by=("open",) if OPEN in columns else ())
 
 
 EPOCHS = (

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.tasks import ALL, BETWEEN, GROUPS, PARTITIONS, PLACES, Unit, Work, gold_of_units, planned
+from sidecar.audit.gold.tasks import Unit, Work, gold_of_units, planned
 from sidecar.audit.lake.files import Target
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
@@ -40,17 +40,14 @@ def silver(folder: Path, rows: list[Row]) -> dict[str, list[str]]:
     return found
 
 
-def batch(folder: Path, steps: list[list[Unit]], work: Work) -> dict[str, list[str]]:
-    """Paths of what the steps wrote, by layer and table."""
+def batch(folder: Path, units: list[Unit], work: Work) -> dict[str, list[str]]:
+    """Paths of what the units wrote, by layer and table."""
     files: dict[str, list[str]] = defaultdict(list)
     targets = {f"gold.{n}": Target(t, str(folder / "gold" / n), "") for n, t in GOLD.items()}
-    for layer, tables in (("carried", CARRIED), ("between", BETWEEN)):
-        targets |= {f"{layer}.{n}": Target(t, str(folder / layer / n), "") for n, t in tables.items()}
-    for units in steps:
-        between = {n: list(files[f"between.{n}"]) for n in BETWEEN}
-        for said in gold_of_units(units, replace(work, targets=targets, between=between), iter(range(len(units)))):
-            told = json.loads(said)
-            files[told["table"]].append(str(Path(targets[told["table"]].folder, told["file"]["path"])))
+    targets |= {f"carried.{n}": Target(t, str(folder / "carried" / n), "") for n, t in CARRIED.items()}
+    for said in gold_of_units(units, replace(work, targets=targets), iter(range(len(units)))):
+        told = json.loads(said)
+        files[told["table"]].append(str(Path(targets[told["table"]].folder, told["file"]["path"])))
     return files
 
 
@@ -59,12 +56,12 @@ def folders(path: str) -> dict[str, bool]:
     return {"open": "/open=true/" in path} if "/open=" in path else {}
 
 
-def folded(folder: Path, batches: list[list[Row]], steps: list[list[Unit]]) -> Tables:
+def folded(folder: Path, batches: list[list[Row]], units: list[Unit]) -> Tables:
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     last: dict[str, list[dict[str, Any]]] = {}
     carried: dict[str, list[str]] = {}
     for n, part in enumerate(batches):
-        files = batch(folder / str(n), steps, Work(silver(folder / str(n) / "silver", part), carried, {}))
+        files = batch(folder / str(n), units, Work(silver(folder / str(n) / "silver", part), carried, {}))
         last = {}
         for name in GOLD:
             told = [
@@ -77,53 +74,43 @@ def folded(folder: Path, batches: list[list[Row]], steps: list[list[Unit]]) -> T
     return {name: found[name] + last.get(name, []) for name in GOLD}
 
 
-PARTS = 2
-APART = [
-    [Unit(PARTITIONS, (p,)) for p in range(2)] + [Unit(ALL, tuple(range(2, 40)))],
-    [Unit(GROUPS, (p,), i, PARTS) for p in range(2) for i in range(PARTS)],
-    [Unit(PLACES, (p,), i, PARTS) for p in range(2) for i in range(PARTS)],
-]
+APART = [*(Unit((p,)) for p in range(2)), Unit(tuple(range(2, 40)))]
 
 
-@pytest.mark.tier("test")  # three logs by 30 processes of DuckDB
-def test_large_partitions_are_taken_apart_and_gold_is_the_same(rows: list[Row], tmp_path: Path) -> None:
+@pytest.mark.tier("test")  # three logs by ten processes of DuckDB
+def test_partitions_are_folded_together_or_apart_and_gold_is_the_same(rows: list[Row], tmp_path: Path) -> None:
     whole = gold(rows)
-    assert {r["state_partition"] for r in whole["intervals"]} > {0, 1}, "some are large and some are not"
+    assert {r["state_partition"] for r in whole["intervals"]} > {0, 1}, "some are apart and some are not"
     (cut,) = some_cuts(random.Random(5), rows, 2)
     first = [r for r in rows if r["offset"] < cut[r["state_partition"]]]
     second = [r for r in rows if r["offset"] >= cut[r["state_partition"]]]
-    together = [[Unit(ALL, tuple(range(40)))]]
-    for name, batches, steps in (
+    together = [Unit(tuple(range(40)))]
+    for name, batches, units in (
         ("together", [rows], together),
         ("apart", [rows], APART),
         ("in two batches", [first, second], APART),
     ):
-        told = folded(tmp_path / name, batches, steps)
+        told = folded(tmp_path / name, batches, units)
         for table in GOLD:
             assert as_set(told[table]) == as_set(whole.get(table, [])), (name, table)
 
 
-def test_each_row_is_in_one_unit_of_each_step() -> None:
+def test_each_partition_is_in_one_unit_and_a_large_one_is_alone() -> None:
     rows = dict(enumerate((10, 3_000_000, 900_000, 400_000, 0, 1_000_001, 5)))
-    first, groups, places = planned(rows, parallelism=2)
-    assert sorted(p for u in first for p in u.partitions) == sorted(rows)
-    assert {u.partitions for u in first if u.step == PARTITIONS} == {(1,), (5,)}
-    for step, units in ((GROUPS, groups), (PLACES, places)):
-        assert [(u.step, u.partitions, u.part, u.parts) for u in units] == [
-            *((step, (1,), i, 6) for i in range(6)),
-            *((step, (5,), i, 3) for i in range(3)),
-        ]
+    units = planned(rows, parallelism=2)
+    assert sorted(p for u in units for p in u.partitions) == sorted(rows)
+    assert {(1,), (5,)} < {u.partitions for u in units}
 
 
 def test_units_of_many_rows_come_first() -> None:
     rows = dict(enumerate((10, 3_000_000, 900_000, 400_000, 0, 1_000_001, 5)))
-    for units in planned(rows, parallelism=2):
-        assert [u.rows for u in units] == sorted((u.rows for u in units), reverse=True) and units[0].rows > 0
+    units = planned(rows, parallelism=2)
+    assert [u.rows for u in units] == sorted((u.rows for u in units), reverse=True) and units[0].rows > 0
 
 
 def test_few_rows_are_for_few_tasks() -> None:
-    assert planned(dict.fromkeys(range(50), 10), parallelism=8) == [[Unit(ALL, tuple(range(50)))]]
-    assert len(planned(dict.fromkeys(range(50), 1_000), parallelism=8)[0]) == 3
-    assert len(planned(dict.fromkeys(range(50), 100_000), parallelism=2)[0]) == 10
+    assert planned(dict.fromkeys(range(50), 10), parallelism=8) == [Unit(tuple(range(50)))]
+    assert len(planned(dict.fromkeys(range(50), 1_000), parallelism=8)) == 3
+    assert len(planned(dict.fromkeys(range(50), 100_000), parallelism=2)) == 10
     assert planned({}, parallelism=2) == []
-    assert planned({3: 0}, parallelism=2) == [[Unit(ALL, (3,))]]
+    assert planned({3: 0}, parallelism=2) == [Unit((3,))]
