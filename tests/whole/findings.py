@@ -256,7 +256,7 @@ def proves_no_partition(patch: Patch, world: World) -> None:
 def says_not_why_there_is_no_fence(patch: Patch, world: World) -> None:
     """L9: where the brokers cannot keep transactions, each takeover fails with COORDINATOR_NOT_AVAILABLE."""
 
-    async def planted(self: Any) -> str:
+    async def planted(self: Any, code: int) -> str:
         return ""
 
     patch.setattr(Fence, "_remedy", planted)
