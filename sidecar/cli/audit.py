@@ -289,14 +289,18 @@ def report(
     """
     from sidecar.audit.ask.query import at_one_batch
     from sidecar.audit.page import Period, build, view
+    from sidecar.audit.run.verdict import verdict
     from sidecar.audit.tables.gold import GOLD
 
     filled = _filled(lake)
     with _errors():
-        tables = at_one_batch(filled, lambda: {name: filled.read_arrow(table) for name, table in GOLD.items()})
+        tables, lacks = at_one_batch(
+            filled, lambda: ({n: filled.read_arrow(table) for n, table in GOLD.items()}, verdict(filled).lacks)
+        )
     title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
     period = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
-    shown = view(tables, groups=() if group is None else (group,), title=title, until_ms=now_ms, period=period)
+    groups = () if group is None else (group,)
+    shown = view(tables, groups=groups, title=title, until_ms=now_ms, period=period, lacks=lacks)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(build(shown))
     echo(f"the page: {out}")

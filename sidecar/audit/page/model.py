@@ -37,12 +37,13 @@ def view(
     until_ms: int,
     period: Period | None = None,
     budget: Budget | None = None,
+    lacks: str = "",
 ) -> dict[str, Any]:
     """Returns the page's data. `tables`: Arrow tables by their name in gold. `groups`: only these; all if empty.
 
     `checks`: results of other checks, as label, value and whether it is good; a bad one is a fault.
     `until_ms`: time of the audit. The axis ends there, or with the last record or mark if that was before.
-    `period`: only rows that touch it, also for the verdict."""
+    `period`: only rows that touch it, also for the verdict. `lacks`: a sentence on what the tables lack of the lake."""
     budget = budget or Budget()
     source = Source(tables, groups, period)
     texts = Texts(budget.reasons)
@@ -68,7 +69,7 @@ def view(
         "title": title,
         "from": begin if period is None else max(begin, min(period.since_ms, end - 1)),
         "until": end,
-        "verdict": verdict.verdict(covered, all_findings, parts, shown.keys, absent, failed, period),
+        "verdict": verdict.verdict(covered, all_findings, parts, shown.keys, absent, failed, period, lacks),
         "groups": packed,
         "coordinators": coordinators,
         "findings": listed,

@@ -72,12 +72,14 @@ def verdict(
     absent: Sequence[str],
     failed: Sequence[str] = (),
     period: Period | None = None,
+    lacks: str = "",
 ) -> dict[str, Any]:
     """Returns the verdict. `state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE if unknown.
 
     A state partition or a group without a row in the coverage makes the verdict unknown.
     `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`: the time of
-    all `findings`; what is missing from before it does not count."""
+    all `findings`; what is missing from before it does not count. `lacks`: a sentence on what the
+    tables lack of the lake."""
     grave = {g: sum(f.grave == g for f in findings) for g in (FAULT, POSSIBLE, NOTE)}
     grave[FAULT] += len(failed)
     unreadable = sum(f.kind == "unreadable" for f in findings)
@@ -91,7 +93,7 @@ def verdict(
     since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
     if period is not None and since is not None and since <= period.since_ms:
         now = Completeness()
-    known = bool(covered.partitions or covered.groups) and not blind and not absent
+    known = bool(covered.partitions or covered.groups) and not blind and not absent and not lacks
     complete = known and now.complete and not unreadable
     if grave[FAULT]:
         state = "findings"
@@ -99,7 +101,7 @@ def verdict(
         state = "clean"
     else:
         state = "unknown"
-    lack = _why_unknown(blind, absent, covered)
+    lack = _why_unknown(blind, absent, covered) or lacks
     return {
         "state": state,
         "faults": grave[FAULT],

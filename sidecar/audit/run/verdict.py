@@ -58,6 +58,15 @@ class Verdict:
         return self.gold_batch == self.last_batch
 
     @property
+    def lacks(self) -> str:
+        """A sentence on the batches that gold lacks; "" if it lacks none."""
+        if self.up_to_date:
+            return ""
+        first, last = self.gold_batch + 1, self.last_batch
+        batches = f"batch {last}" if first == last else f"the batches {first} to {last}"
+        return f"Gold lacks {batches}, so this is not all: run again, unless a run is at it."
+
+    @property
     def complete_since_ms(self) -> int | None:
         return self.completeness.since_ms
 
@@ -77,9 +86,7 @@ class Verdict:
             f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
         ]
         if not self.up_to_date:
-            first, last = self.gold_batch + 1, self.last_batch
-            lacks = f"batch {last}" if first == last else f"the batches {first} to {last}"
-            out.append(f"Gold lacks {lacks}, so this is not all: run again, unless a run is at it.")
+            out.append(self.lacks)
         elif self.unknown:
             out.append(f"Of {self.unknown} state partitions no record was there, and nothing tells what they had.")
         elif self.completeness.complete:

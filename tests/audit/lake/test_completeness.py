@@ -139,6 +139,10 @@ def test_gold_that_lacks_a_batch_is_not_complete(tmp_path: Path, monkeypatch: py
             with pytest.raises(Died):
                 pipeline.audit(SPARK, f"file://{source}", lake)
             assert not verdict(lake).complete and f"Gold lacks batch {batch}, " in "".join(verdict(lake).lines())
+            if batch and name != "stale_writes":  # gold is whole, and behind
+                page = tmp_path / "page.html"
+                drawn = CliRunner().invoke(app, ["audit", "report", "--lake", str(lake.base), "--out", str(page)])
+                assert drawn.exit_code == 0 and "Gold lacks batch 1, so this is not all" in page.read_text()
         done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
         assert done.exit_code == 4 and "Every record is there" not in done.stdout
         dies_at = ""

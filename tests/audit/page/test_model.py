@@ -116,6 +116,11 @@ def test_a_check_made_elsewhere_counts() -> None:
     assert (verdict["head"], verdict["text"]) == ("1 finding", "Records lost (1).")
 
 
+def test_tables_that_lack_a_batch_are_not_clean() -> None:
+    verdict = seen(owned(row("intervals")), lacks="Gold lacks batch 3.")["verdict"]
+    assert (verdict["state"], verdict["head"], verdict["text"]) == ("unknown", "Cannot know", "Gold lacks batch 3.")
+
+
 def test_a_possible_overlap_is_no_fault_and_not_clean() -> None:
     overlap = row("second_owners", 5, member_id="m-2", from_offset=5, other_member_id="m-1", grade="possible")
     verdict = seen(owned(row("intervals"), row("intervals", 5, member_id="m-2"), second_owners=[overlap]))["verdict"]
