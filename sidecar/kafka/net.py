@@ -6,7 +6,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Protocol, cast
@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
-from sidecar.kafka.resolver import addresses_of
+from sidecar.kafka.resolver import addresses_of, connected
 from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.kafka.tokens import GIVE_UP_S
 from sidecar.wire.apis import Api
@@ -112,7 +112,7 @@ class BrokerConnection(asyncio.Protocol):
             addresses = await addresses_of(host)
             async with asyncio.timeout(timeout_s):
                 make = partial(cls, client_id, response_bytes, security, (host, port))
-                conn = await _connected(make, addresses, port, tls)
+                _, conn = await connected(make, addresses, port, **tls)
                 await conn._negotiate()
                 if used.sasl:
                     await conn._authenticate(used, token)
@@ -330,22 +330,6 @@ class BrokerConnection(asyncio.Protocol):
         self.closed = True
         if self._transport is not None:
             self._transport.close()
-
-
-async def _connected(
-    make: Callable[[], BrokerConnection], addresses: Sequence[str], port: int, tls: Mapping[str, Any]
-) -> BrokerConnection:
-    """Connects to the first of these addresses that has a listener. Raises OSError."""
-    loop, errors = asyncio.get_running_loop(), []
-    for address in addresses:
-        try:
-            _, conn = await loop.create_connection(make, address, port, **tls)
-            return conn
-        except OSError as exc:
-            if len(addresses) == 1 or isinstance(exc, ssl.SSLError | ConnectionResetError):  # the listener's own
-                raise
-            errors.append(str(exc))
-    raise OSError(", ".join(errors))
 
 
 async def _token_at_hand(security: Security) -> str:

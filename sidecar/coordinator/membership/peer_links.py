@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
+from sidecar.kafka.resolver import addresses_of, connected, is_resolvers
 from sidecar.link.eviction import gives_way
 from sidecar.link.ports import Logger, Tasks
 
@@ -275,11 +276,12 @@ class Peers:
         reached = False
         while (peer := self._members().get(node)) is not None:
             try:
+                addresses = await addresses_of(peer.host)
                 async with asyncio.timeout(CONNECT_S):
-                    link = await self._connect(peer)
+                    link = await connected(self._new_link, addresses, peer.port or peer.client_port)
             except (OSError, TimeoutError) as exc:
                 current = self._members().get(node, peer)
-                if not reached or current.member_id != peer.member_id:
+                if not reached or current.member_id != peer.member_id or is_resolvers(exc):
                     # It was never reached from here, which need not be its fault, or it has just joined anew.
                     await asyncio.sleep(AGAIN_S)
                     continue
@@ -297,9 +299,8 @@ class Peers:
                 return
             await asyncio.sleep(AGAIN_S)
 
-    async def _connect(self, peer: Peer) -> tuple[asyncio.Transport, _Link]:
-        loop = asyncio.get_running_loop()
-        return await loop.create_connection(lambda: _Link(self._on_words), peer.host, peer.port or peer.client_port)
+    def _new_link(self) -> _Link:
+        return _Link(self._on_words)
 
     async def _follow(self, node: int, peer: Peer, transport: asyncio.Transport, link: _Link) -> str:
         """Pings until the link ends. Returns why the peer counts as gone; "": the link closed, and it may be alive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -175,6 +176,37 @@ def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]
         assert brokers.count(Api.LEAVE_GROUP) == 0 and one.lines.events("warning") == []
         peer.die()
 
+    run(test)
+
+
+@pytest.mark.parametrize("code", (socket.EAI_AGAIN, socket.EAI_NONAME))
+def test_a_name_server_that_does_not_answer_says_nothing_about_a_peer(
+    code: int, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer whose name is gone is removed, as with Kubernetes, where a pod's name goes with it."""
+    asked: list[str] = []
+
+    async def addresses_of(host: str) -> list[str]:
+        if not broken:
+            return [host]
+        asked.append(host)
+        raise socket.gaierror(code, "no")
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        await linked(make, peer)
+        broken.append(True)
+        clock[0] += 2
+        peer.drop()
+        await until(lambda: len(asked) > 2 or brokers.count(Api.LEAVE_GROUP))
+        removed = code == socket.EAI_NONAME
+        assert bool(brokers.count(Api.LEAVE_GROUP)) == removed
+        if not removed:
+            broken.clear()
+            await until(lambda: peer.links)
+
+    broken: list[bool] = []
+    monkeypatch.setattr(peers_module, "addresses_of", addresses_of)
     run(test)
 
 
