@@ -19,7 +19,7 @@ _under_way: dict[Key, asyncio.Task[list[str]]] = {}
 
 async def addresses_of(host: str) -> list[str]:
     """Returns the addresses of a host, the best first. Raises OSError: see `is_resolvers`."""
-    if _is_address(host):
+    if is_address(host):
         return [host]
     loop = asyncio.get_running_loop()
     key = loop, host
@@ -49,7 +49,7 @@ async def connected(
     raise OSError(", ".join(errors))
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:

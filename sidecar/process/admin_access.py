@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from sidecar.kafka.resolver import is_address
 from sidecar.link.ports import Figures, Logger
 from sidecar.process.sections import AdminAccess, split
 
@@ -56,14 +57,6 @@ def host_of(header: str) -> str:
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0].removesuffix(".")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def read_tokens(path: Path) -> tuple[bytes, ...]:
@@ -206,7 +199,7 @@ class Access:
         """Returns whether Host names this endpoint. An IP address always does, as it is no other site's name. `*` in
         `hosts`: any name."""
         host = host_of(header or "")
-        return host in self._hosts or "*" in self._hosts or _is_address(host)
+        return host in self._hosts or "*" in self._hosts or is_address(host)
 
     def is_token(self, text: str) -> bool:
         return self._token(text) is not None
