@@ -54,9 +54,11 @@ class Asking:
         import ssl
         from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+        from sidecar.kafka.resolver import joined
+
         secure = admin.startswith(HTTPS)
         host, port = address(admin.removeprefix(HTTPS if secure else HTTP).rstrip("/"))
-        request = Request(f"{HTTPS if secure else HTTP}{f'[{host}]' if ':' in host else host}:{port}{path}")
+        request = Request(f"{HTTPS if secure else HTTP}{joined([(host, port)])}{path}")
         if self.token_file is not None:
             if not secure and not _is_here(host):
                 then = "Write https:// before the address."

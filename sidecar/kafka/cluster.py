@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,13 +24,6 @@ from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import WireError
 
 Address = tuple[str, int]
-
-
-def joined(addresses: Iterable[Address]) -> str:
-    """Returns addresses as Kafka's `bootstrap.servers` has them: by commas, IPv6 in brackets."""
-    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-
-
 Link = tuple[int, Lane, int]
 """A node, the lane of a connection to it, and the connection's number in that lane."""
 LARGE_BYTES = 16_384

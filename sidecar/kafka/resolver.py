@@ -7,7 +7,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 RESOLVE_S = 20.0
@@ -15,6 +15,11 @@ RESOLVE_S = 20.0
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 Key = tuple[asyncio.AbstractEventLoop, str]
 _under_way: dict[Key, asyncio.Task[list[str]]] = {}
+
+
+def joined(addresses: Iterable[tuple[str, int]]) -> str:
+    """Returns addresses as Kafka's `bootstrap.servers` has them: by commas, IPv6 in brackets."""
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
 
 async def addresses_of(host: str) -> list[str]:

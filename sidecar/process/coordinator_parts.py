@@ -15,7 +15,8 @@ from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.quarantine import Quarantine
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.vocabulary.group_patterns import Patterns
-from sidecar.kafka.cluster import Address, joined
+from sidecar.kafka.cluster import Address
+from sidecar.kafka.resolver import joined
 from sidecar.link.ports import Logger
 from sidecar.process.settings import Settings
 from sidecar.process.version import package_version

@@ -73,8 +73,8 @@ def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About 
 
 
 async def _brokers(cluster: Cluster, topic: str) -> Facts:
-    from sidecar.kafka.cluster import joined
     from sidecar.kafka.net import NO_ANSWER
+    from sidecar.kafka.resolver import joined
     from sidecar.wire.generated import metadata as md
 
     facts = Facts(topic)

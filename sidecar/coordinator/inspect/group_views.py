@@ -19,9 +19,9 @@ from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.statelog.tail import StateLog
 from sidecar.core.runtime.inspect import listed, topic_place
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.kafka.cluster import joined
 from sidecar.kafka.group_lists import PartitionLag
 from sidecar.kafka.offsets import Place
+from sidecar.kafka.resolver import joined
 from sidecar.state.codec import StateCodec
 from sidecar.state.rebuilt import Rebuilt, rebuilt
 

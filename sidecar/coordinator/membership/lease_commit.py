@@ -63,24 +63,28 @@ class LeaseCommits:
 
     async def rounds(self) -> None:
         conn: BrokerConnection | None = None
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), self._pause_s)
-            self._due.clear()
-            if (member := self._member()) is None:
-                continue
-            try:
-                if conn is None or conn.closed:
-                    node = await self._cluster.coordinator_node(self._group_id, 0)
-                    conn = await self._cluster.open(node)
-                self._asked = conn
-                await self._commit(conn, *member)
-            except NO_ANSWER as exc:
-                self._log.debug("the lease is not confirmed", error=str(exc) or "timed out")
-                if conn is not None:
-                    conn.close()
-            finally:
-                self._asked = None
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._due.wait(), self._pause_s)
+                self._due.clear()
+                if (member := self._member()) is None:
+                    continue
+                try:
+                    if conn is None or conn.closed:
+                        node = await self._cluster.coordinator_node(self._group_id, 0)
+                        conn = await self._cluster.open(node)
+                    self._asked = conn
+                    await self._commit(conn, *member)
+                except NO_ANSWER as exc:
+                    self._log.debug("the lease is not confirmed", error=str(exc) or "timed out")
+                    if conn is not None:
+                        conn.close()
+                finally:
+                    self._asked = None
+        finally:
+            if conn is not None:
+                conn.close()
 
     async def _commit(self, conn: BrokerConnection, member_id: str, generation: int) -> None:
         sent = now()

@@ -8,7 +8,8 @@ from dataclasses import replace
 from sidecar.coordinator.membership.owners_client import OwnersClient
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.roster import REMEDY, Members
-from sidecar.kafka.cluster import ConnectionLost, joined
+from sidecar.kafka.cluster import ConnectionLost
+from sidecar.kafka.resolver import joined
 from sidecar.link.ports import Logger
 
 STABLE = "Stable"

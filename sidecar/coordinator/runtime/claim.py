@@ -6,7 +6,7 @@ from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.runtime.settings import CoordinatorSettings
 from sidecar.core.runtime.commands import ASSIGNED, MOVED
-from sidecar.kafka.cluster import joined
+from sidecar.kafka.resolver import joined
 from sidecar.state.codec import OWNER_CLAIM, Encoded, Stamp, StateCodec
 from sidecar.state.fold import PartitionFold
 from sidecar.state.keys import encode_key

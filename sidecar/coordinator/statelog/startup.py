@@ -13,10 +13,11 @@ from sidecar.coordinator.statelog.topic_existence import Existence, ask_for
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.internal_topics import OFFSETS
-from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader, joined
+from sidecar.kafka.cluster import Address, Cluster, ClusterView, ConnectionLost, MetadataReader
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.denials import TOPIC
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection, NotAuthenticated
+from sidecar.kafka.resolver import joined
 from sidecar.kafka.security import PLAINTEXT
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc

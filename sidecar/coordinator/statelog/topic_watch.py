@@ -16,8 +16,9 @@ from sidecar.assign.topic import Topic
 from sidecar.coordinator.statelog.startup_errors import StartAnew
 from sidecar.coordinator.statelog.topic_existence import Existence, TopicAnswer, ask_for
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Address, Cluster, ConnectionLost, joined
+from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
+from sidecar.kafka.resolver import joined
 from sidecar.link.ports import Logger
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.primitives import ZERO_UUID

@@ -71,6 +71,8 @@ class Targets:
     """(group, settings) -> the name of the assignor to run."""
     held_back: Callable[[Turn, Any], bool] = never
     """Whether the kind delays runs now, whatever the interval. The kind then calls `update` itself later."""
+    refresh: Callable[[Turn, Any], None] = refresh_metadata_hash
+    """Raises the epoch if something else than members requires it."""
 
     def timers(self) -> dict[str, TimerHandler]:
         return {"assign": self.due, "run": self.overdue}
@@ -79,7 +81,7 @@ class Targets:
         """Updates the target when the assignment interval is over and no heartbeat has come meanwhile. Where nobody is
         here, the first member that comes back does so."""
         if not group.nobody_here:
-            refresh_metadata_hash(turn, group)
+            self.refresh(turn, group)
             self.update(turn, group)
 
     def update(self, turn: Turn, group: ModernGroup[Any]) -> None:

@@ -27,7 +27,7 @@ from sidecar.core.streams.parked_joins import PARKED
 from sidecar.core.streams.records import RECORDS
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.status import topics_created
-from sidecar.core.streams.target_assignment import TARGETS, due
+from sidecar.core.streams.target_assignment import TARGETS
 
 
 def _loaded(turn: Turn, group: StreamsGroup) -> None:
@@ -83,8 +83,7 @@ STREAMS = GroupKind(
         **removing_timers(remove_members),
         **TARGETS.timers(),
         **PARKED.timers(),
-        "assign": due,
-        TIMER: due,
+        TIMER: TARGETS.due,
     },
     removing=REMOVING,
     loaded=_loaded,

@@ -38,12 +38,4 @@ def _result(turn: Turn, group: StreamsGroup, inp: StreamsRun, out: RunOutput) ->
     )
 
 
-TARGETS = Targets(STREAMS, snapshot, run, _result, preferred, delayed)
-
-
-def due(turn: Turn, group: StreamsGroup, key: tuple[str, ...], tag: int) -> None:
-    """Updates the target when the assignment interval or the initial delay is over and no heartbeat has come
-    meanwhile."""
-    if not group.nobody_here:
-        refresh(turn, group)
-        TARGETS.update(turn, group)
+TARGETS = Targets(STREAMS, snapshot, run, _result, preferred, delayed, refresh)
