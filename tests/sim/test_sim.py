@@ -82,7 +82,7 @@ def test_seeds_replay_exactly_in_another_process() -> None:
     assert figures(1) == figures(2)
 
 
-@pytest.mark.parametrize("bug", cases(ALL_PLANTED, lambda b: b.__name__))
+@pytest.mark.parametrize("bug", cases(ALL_PLANTED, "test", lambda b: b.__name__))
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: Patch) -> None:
     found = ""
     for seed in range(ENOUGH):

@@ -30,7 +30,7 @@ LARGE = (
     *(Shard, ClassicGroup, ConsumerGroup, ShareGroup, StreamsGroup),
     *(Session, ClientConnection, Upstream, Term),
 )
-SEEDS, QUICK = 60, 2
+SEEDS = 60
 FEW = 3
 """Objects of a kind that may be left in a seed: `asyncio.timeout` holds the frames of a request that it ends."""
 LOOK = 5_000
@@ -71,7 +71,8 @@ def left(seed: int) -> tuple[int, Counter[str]]:
     return seed, looks.found
 
 
+@pytest.mark.tier("test")
 @pytest.mark.timeout(900)
 def test_nothing_large_is_left_to_the_collector(seeds: Seeds) -> None:
-    for seed, found in spread(left, seeds.of(SEEDS, quick=QUICK), 1, each=1):
+    for seed, found in spread(left, seeds.of(SEEDS), 1, each=1):
         assert all(n <= FEW for n in found.values()), (seed, found)

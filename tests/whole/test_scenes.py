@@ -39,7 +39,7 @@ def attempt(which: tuple[str, int]) -> tuple[str, Counter[str]]:
         return f"python -m tests.whole.scenes {name} --seed {seed}: {exc}", Counter()
 
 
-@pytest.mark.parametrize("name", cases(SCENES))
+@pytest.mark.parametrize("name", cases(SCENES, "quick"))
 def test_a_scene(name: str, seeds: Seeds) -> None:
     results = list(spread(attempt, [(name, seed) for seed in seeds.of(SEEDS)], 1))
     bad = [problem for problem, _ in results if problem]

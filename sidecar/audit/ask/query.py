@@ -37,9 +37,9 @@ OWNERSHIP = """
         i.from_ms, i.from_exact, i.to_ms, i.to_exact, i.from_why, i.to_why
     from held i
     left join (
-        select state_partition, group_id, kind, member_id, arg_max(client_id, from_offset) as client_id
+        select state_partition, group_id, member_id, arg_max(client_id, from_offset) as client_id
         from members group by all
-    ) m using (state_partition, group_id, kind, member_id)
+    ) m using (state_partition, group_id, member_id)
     where i.from_ms <= $until and coalesce(i.to_ms, $until + 1) > $since
         and ($topic is null or i.topic = $topic) and ($partition is null or i.partition = $partition)
         and ($group is null or i.group_id = $group)

@@ -22,6 +22,7 @@ from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
 from tests.core.streams.world import quick
 
+pytestmark = pytest.mark.tier("test")
 SECONDS, SEEDS = 30, 6
 STATEFUL = "1"
 """The subtopology of the tests' topology that has a changelog."""

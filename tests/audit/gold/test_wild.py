@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import ROLES
 from tests.audit.gold.harness import as_set, differences, gold, some_cuts
@@ -60,6 +62,7 @@ def wild(log: Log, rng: random.Random) -> None:
         step(rng.choice(MEMBERS))
 
 
+@pytest.mark.tier("test")
 def test_gold_says_what_the_replay_says() -> None:
     logs = [Log(p) for p in range(LOGS)]
     for log in logs:

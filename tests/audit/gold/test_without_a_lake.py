@@ -26,14 +26,16 @@ from sidecar.core.streams.records import CurrentRecord, MemberRecord, MemberStat
 from sidecar.core.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
 from sidecar.state.codec import Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
-from tests.audit.gold.harness import Tables, read, rows_of, untimed
+from tests.audit.gold.harness import Tables, gold, read, rows_of, untimed
+from tests.audit.gold.rows import Log
 from tests.audit.lake.making import T0, bronze
 from tests.core.mixed_actors import make
 from tests.core.share.test_random_share import Run as RandomShare
 from tests.core.streams.test_random_streams import Run as RandomStreams
 from tests.core.test_random_mixed import one_event
+from tests.harness.tiers import Seeds
 
-EVENTS, SEEDS = 300, range(3, 6)
+EVENTS, SEEDS = 300, 40
 ROLES = {"active": "", "standby": "standby ", "warmup": "warm-up "}
 
 
@@ -114,13 +116,16 @@ def consumer_and_classic(seed: int) -> Sequence[Record]:
     return mixed.world.log
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", [share, streams, consumer_and_classic])
-def test_the_topic_and_the_lake_tell_the_same_owners(kind: Any, seed: int) -> None:
+def test_the_topic_and_the_lake_tell_the_same_owners(kind: Any, seeds: Seeds) -> None:
+    for seed in seeds.of(SEEDS):
+        the_same_owners(kind, seed)
+
+
+def the_same_owners(kind: Any, seed: int) -> None:
     log = kind(seed)
     told, found = from_the_topic(log), from_a_lake(log)
     lake = ownership_rows(found)
-    assert lake
     assert {
         (i.place, i.member_id, i.member_epoch, i.from_ms, i.exact, i.from_why, i.to_ms, i.to_why, ended(i))
         for i in told.intervals
@@ -128,8 +133,8 @@ def test_the_topic_and_the_lake_tell_the_same_owners(kind: Any, seed: int) -> No
         (as_people_write_it(r), r["member_id"], r["epoch"], r["from_ms"], r["from_exact"], r["from_why"], *end(r))
         for r in lake
     }
-    moments = random.Random(seed).sample(range(T0, max(r["from_ms"] for r in lake) + 1), 20)
-    for at_ms in moments:
+    moments = [at_ms for r in lake for at_ms in (r["from_ms"], r["from_ms"] - 1, r["to_ms"]) if at_ms is not None]
+    for at_ms in random.Random(seed).sample(moments, min(20, len(moments))):
         owner = Counter((r["partition"], r["member"], r["client"]) for r in _at(told, at_ms, None))
         then = [r for r in lake if r["from_ms"] <= at_ms and (r["to_ms"] is None or r["to_ms"] > at_ms)]
         assert owner == Counter((as_people_write_it(r), r["member_id"], r["client_id"]) for r in then)
@@ -166,3 +171,18 @@ def test_a_second_holder_of_a_task_is_told_by_both_and_one_of_a_shared_partition
         ("0_1", "m2"),
         ("standby 0_1", "m3"),
     ], "the three are beside one another, and go by the name of the task"
+
+
+def test_a_member_has_one_client_id_also_when_its_group_changes_the_protocol() -> None:
+    """Symptom: the lake named the client id of before the change for what the member had then, the topic the latest."""
+    log = Log()
+    log.claim(1)
+    log.joins("g", "m", client_id="before")
+    log.classic("g", "STABLE", 1, 1)
+    log.assign("g", "m", 1, [0])
+    for kind in ("classic_assignment", "classic_member"):
+        log.put(kind, "g", "m", gone=True)
+    log.put("classic_group", "g", gone=True)
+    log.member("g", "m", client_id="after")
+    log.current("g", "m", 1, [1])
+    assert {(r["partition"], r["client_id"]) for r in ownership_rows(gold(log.rows))} == {(0, "after"), (1, "after")}
