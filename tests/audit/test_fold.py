@@ -14,6 +14,7 @@ from tests.core.mixed_actors import make
 from tests.core.test_random_mixed import one_event
 from tests.core.test_stories import Story
 from tests.core.world import World
+from tests.harness.tiers import seeds_of_run
 
 T = bytes.fromhex("01" * 16)
 Row = dict[str, Any]
@@ -263,7 +264,7 @@ def test_what_is_no_consumers_assignment_is_not_read() -> None:
     assert not found.intervals
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds_of_run(20))
 def test_the_audit_of_random_mixed_groups_knows_who_owns_what(seed: int) -> None:
     mixed = make(seed)
     for _ in range(120):

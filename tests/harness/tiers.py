@@ -225,6 +225,12 @@ def seeds(pytestconfig: pytest.Config) -> Seeds:
     return Seeds(int(os.environ[FIRST_SEED]), SEEDS[tier_of_run(pytestconfig)])
 
 
+def seeds_of_run(count: int) -> range:
+    """Returns seeds for parameters and module fixtures: other ones in each run, as many in each tier."""
+    first = int(os.environ.get(FIRST_SEED, "0"))
+    return range(first, first + count)
+
+
 class Seeds:
     """The seeds that a random test plays: other ones in each run, more of them in later tiers."""
 

@@ -14,6 +14,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from sidecar.audit.decode.arrow import Unfit
 from sidecar.audit.decode.columns import Compiled
 from sidecar.native._columns import columns
+from tests.harness.tiers import seeds_of_run
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -70,7 +71,7 @@ def read(values: list[bytes], skip: int = 0) -> tuple[list[bool], dict[str, Any]
     return bad.to_pylist(), dict(zip(rows.type.names, rows.flatten(), strict=True))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds_of_run(20))
 def test_what_it_reads_is_what_was_written_and_a_bad_value_leaves_nothing(seed: int) -> None:
     rng = random.Random(seed)
     whole = [value(rng) for _ in range(200)]

@@ -11,6 +11,7 @@ import pytest
 
 from sidecar.native import _groups, groups_twin
 from sidecar.native.twin import read
+from tests.harness.tiers import seeds_of_run
 
 
 def ints(*values: int) -> array[int]:
@@ -53,7 +54,7 @@ def task_problem(rng: random.Random) -> tuple[Any, ...]:
     return proc_off, array("i", of), task_off, stateful, *had, hint_off, hint, sums, rng.choice((0, 1, 2, 5))
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds_of_run(300))
 def test_twins_agree(seed: int) -> None:
     rng = random.Random(seed)
     share, tasks = share_problem(rng), task_problem(rng)
@@ -65,7 +66,7 @@ def anything(rng: random.Random) -> int:
     return rng.choice((0, 1, 2, rng.randrange(9), -1, 2**31, -(2**70), 2**70))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds_of_run(100))
 def test_mappings_become_arrays(seed: int) -> None:
     """Keys and numbers that do not exist are left out; numbers may come in any order, and in any collection."""
     rng = random.Random(seed)

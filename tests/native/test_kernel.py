@@ -13,9 +13,10 @@ from sidecar.core.consumer.target_table import TargetAssignment
 from sidecar.native import _kernel, twin
 from tests.assign.oracle import random_case
 from tests.harness.properties import given, st
+from tests.harness.tiers import seeds_of_run
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds_of_run(150))
 def test_twins_agree(seed: int) -> None:
     case = random_case(random.Random(10_000 + seed))
     p = problem_of(case.spec())

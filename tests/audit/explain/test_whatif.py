@@ -12,6 +12,7 @@ from sidecar.audit.explain.whatif import Change, what_if
 from tests.audit.explain.recorded_story import RecordedStory
 from tests.core.test_stories import GROUP
 from tests.core.world import topic_id
+from tests.harness.tiers import seeds_of_run
 
 TOPICS = {"a": (1, 5), "b": (2, 7)}
 NEW = "topics a=5 b=7"
@@ -31,7 +32,7 @@ def settle(recorded: RecordedStory, members: list[str]) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds_of_run(15))
 def test_what_is_foretold_happens(seed: int, assignor: str) -> None:
     rng = random.Random(seed)
     recorded = RecordedStory(f"{NEW}\nconfig assignors={assignor}")

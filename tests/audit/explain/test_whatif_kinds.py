@@ -22,6 +22,7 @@ from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
 from tests.core.streams.world import quick
 from tests.core.world import topic, topic_id
+from tests.harness.tiers import seeds_of_run
 
 Holders = dict[str, set[str]]
 LONG_MS = 100_000
@@ -80,7 +81,7 @@ def played(world: Any, new: Callable[[str], Any], holders: Callable[[], Holders]
 
 
 @pytest.mark.parametrize("standbys", [0, 1])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds_of_run(8))
 def test_what_is_foretold_of_a_streams_group_happens(seed: int, standbys: int) -> None:
     world = StreamsWorld(quick(assignment_interval_ms=1_000, num_standby_replicas=standbys))
     world.topics(**{"in": 5, "app_r": 5, "app_c": 5})
@@ -100,7 +101,7 @@ def test_what_is_foretold_of_a_streams_group_happens(seed: int, standbys: int) -
     played(world, new, holders, seed, TASK_BUILT_IN)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds_of_run(8))
 def test_what_is_foretold_of_a_share_group_happens(seed: int) -> None:
     world = ShareWorld(ShareConfig(assignor_offload_enable=False, join_wait_ms=0, assignment_interval_ms=1_000))
     world.topics(topic(1, "t", 5))

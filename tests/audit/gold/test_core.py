@@ -3,23 +3,22 @@ fenced coordinator, which the broker keeps out of a real log, change nothing and
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.audit.gold.harness import Tables, differences, gold
 from tests.audit.gold.replay import replay
 from tests.audit.gold.rows import simulated_with_owners
+from tests.harness.tiers import seeds_of_run
 from tests.sim.world import Violation
 
-SEEDS = int(os.environ.get("GOLD_SEEDS", "24"))
+SEEDS = 24
 FENCED_SEEDS = range(200)
 
 
 def test_gold_and_the_coordinator_agree_who_owns_what_now() -> None:
     rows, owners = [], set()
-    for seed in range(SEEDS):
-        some, theirs = simulated_with_owners(seed, 10 * seed)
+    for n, seed in enumerate(seeds_of_run(SEEDS)):
+        some, theirs = simulated_with_owners(seed, 10 * n)
         rows += some
         owners |= theirs
     now = owned_now(gold(rows))

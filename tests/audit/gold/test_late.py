@@ -3,7 +3,6 @@ them is false."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections import defaultdict
 
@@ -13,11 +12,11 @@ from tests.audit.gold.harness import Tables, as_set, gold
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, share_and_streams, simulated
 from tests.audit.gold.test_random import HELD, STATEMENTS, contradictions, place
+from tests.harness.tiers import seeds_of_run
 
 pytestmark = pytest.mark.tier("test")  # 24 logs, each read late, in part and compacted
 
-SEEDS = int(os.environ.get("GOLD_SEEDS", "24"))
-FIRST = int(os.environ.get("GOLD_FIRST", "0"))
+SEEDS = 24
 LATE, LOST = "late", "lost"
 UNSEEN = ("share_coverage", "share_initialised", "holders", "streams_standby_coverage")
 Unread = dict[int, tuple[int, int]]
@@ -27,13 +26,13 @@ Unread = dict[int, tuple[int, int]]
 def full() -> list[Row]:
     return [
         row
-        for seed in range(FIRST, FIRST + SEEDS)
-        for row in (*simulated(seed, 10 * seed), *share_and_streams(seed, 10 * seed + 8))
+        for n, seed in enumerate(seeds_of_run(SEEDS))
+        for row in (*simulated(seed, 10 * n), *share_and_streams(seed, 10 * n + 8))
     ]
 
 
 def never_read(rows: list[Row], how: str) -> Unread:
-    rng, sizes = random.Random(FIRST), defaultdict(int)
+    rng, sizes = random.Random(seeds_of_run(1)[0]), defaultdict(int)
     for r in rows:
         sizes[r["state_partition"]] = r["offset"] + 1
     found = {}

@@ -4,7 +4,6 @@ Gold folds those of all in SQL: both say the same of intervals and second owners
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
@@ -19,10 +18,11 @@ from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, compacted, key_of, simulated, spaced
 from tests.audit.gold.test_random import PLACE, contradictions
 from tests.audit.gold.test_random import place as place_of
+from tests.harness.tiers import seeds_of_run
 
 pytestmark = pytest.mark.tier("test")  # 160 logs by two ways
 
-SEEDS = int(os.environ.get("GOLD_SEEDS", "16"))
+SEEDS = 16
 FIRST_WILD, WILD = 1_000_000, 9 * SEEDS
 """Small logs that no coordinator would write: a few ms each."""
 STEPS = 40
@@ -167,9 +167,9 @@ def change_of(row: Row) -> int:
 def rows() -> list[Row]:
     """Returns rows of simulated runs and of wild ones, each whole, with transactions, compacted, and torn: in state
     partitions of their own."""
-    whole = [row for seed in range(SEEDS) for row in simulated(seed, 10 * seed)]
-    for seed in range(WILD):
-        log = Log(FIRST_WILD + seed)
+    whole = [row for n, seed in enumerate(seeds_of_run(SEEDS)) for row in simulated(seed, 10 * n)]
+    for n, seed in enumerate(seeds_of_run(WILD)):
+        log = Log(FIRST_WILD + n)
         wild(log, random.Random(seed))
         whole += log.rows
     rng, made = random.Random(4), []

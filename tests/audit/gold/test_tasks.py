@@ -21,13 +21,14 @@ from sidecar.audit.tables.layers import SILVER_TABLES
 from tests.audit.gold.harness import Tables, as_set, gold, rows_of, some_cuts, untimed
 from tests.audit.gold.replay import Row
 from tests.audit.gold.rows import by_table, simulated
+from tests.harness.tiers import seeds_of_run
 
-SEEDS = range(3)
+SEEDS = 3
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return [row for seed in SEEDS for row in simulated(seed, 10 * seed)]
+    return [row for n, seed in enumerate(seeds_of_run(SEEDS)) for row in simulated(seed, 10 * n)]
 
 
 def silver(folder: Path, rows: list[Row]) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key, encode_key
 from sidecar.state.schema import MARK, Schemas, StateError, published
 from tests.audit.lake.making import IDS, NAMES, T0, bronze, log
+from tests.harness.tiers import seeds_of_run
 
 CODEC = StateCodec()
 
@@ -54,7 +55,7 @@ class Slow:
         monkeypatch.setattr(decode.Decoder, "step", lambda self, fingerprint: None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds_of_run(12))
 def test_by_column_and_one_by_one_are_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = bronze(log(seed, 1500))
     fast = decoded(batch)
@@ -73,7 +74,7 @@ def test_all_values_are_really_read_by_column(monkeypatch: pytest.MonkeyPatch) -
     decoded(bronze(log(1, 2000)))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds_of_run(6))
 def test_damaged_values_are_judged_as_fastavro_judges_them(seed: int) -> None:
     r, entries = random.Random(seed), []
     for e in log(seed, 1200)[40:]:

@@ -11,6 +11,7 @@ from sidecar.core.streams.partitions import configure, repartition_counts
 from sidecar.core.streams.status_texts import Status, StatusCode
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from tests.harness.tiers import seeds_of_run
 
 RETENTION = (("retention.ms", "-1"),)
 CHAIN = Topology(
@@ -124,7 +125,7 @@ def in_passes(order: list[Subtopology], external: dict[str, int]) -> dict[str, i
     return counts
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds_of_run(20))
 def test_each_subtopology_has_its_turn_in_the_pass_in_which_kafka_reaches_it(seed: int) -> None:
     rng, external = random.Random(seed), {"small": 1, "large": 9}
     for _ in range(20):
