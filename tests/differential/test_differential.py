@@ -77,6 +77,7 @@ def _play(both: LocalKafka, what: Family, played: range) -> None:
     assert steps > LEAST_STEPS * len(played)
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("both", [SIMULATED_VERSION], indirect=True)
 @pytest.mark.parametrize("kind", ["data", "classic"])
 def test_the_simulated_broker_answers_like_a_real_one(both: LocalKafka, seeds: Seeds, kind: str) -> None:

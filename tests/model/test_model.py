@@ -97,7 +97,7 @@ def test_each_action_names_the_function_that_takes_it() -> None:
         assert place[2] in functions(ROOT / place[1]), f"{action}: {place[1]} has no {place[2]}"
 
 
-@pytest.mark.tier("all")  # TLC
+@pytest.mark.tier("all")
 def test_the_model_keeps_its_promises(tmp_path: Path) -> None:
     out = java(tmp_path, CONFIG.read_text())
     assert DONE in out, out
@@ -105,7 +105,7 @@ def test_the_model_keeps_its_promises(tmp_path: Path) -> None:
     assert distinct and distinct[-1] >= STATES, out
 
 
-@pytest.mark.tier("all")  # TLC
+@pytest.mark.tier("nightly")
 def test_every_action_is_taken(tmp_path: Path) -> None:
     """In an instance with fewer records and one more generation and fence, a sidecar joins after it was removed, and
     another one is shut out."""
@@ -118,7 +118,7 @@ def test_every_action_is_taken(tmp_path: Path) -> None:
     assert not never, f"never taken: {never}"
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("nightly")
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_breaks_a_promise(tmp_path: Path, bug: Bug) -> None:
     config = CONFIG.read_text().replace('Bug = "none"', f'Bug = "{bug.name}"')

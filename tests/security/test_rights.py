@@ -234,6 +234,7 @@ def test_owners_that_are_not_where_the_offsets_are(bench: Bench, away: Site) -> 
         deleted.result(30)
 
 
+@pytest.mark.tier("nightly")
 def test_groups_that_move_where_an_owner_is_elsewhere(bench: Bench, away: Site) -> None:
     said = str(bench.ground.file("clients", bench.ground.java(ADMIN, bench.ground.clients, "SCRAM-SHA-256")))
     theirs = bench.fresh(Site("", "m-", 0, ""), "theirs")
