@@ -43,6 +43,7 @@ class Maintained:
 def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BYTES) -> Maintained:
     """`hours`: how long what was replaced is kept for readers that have begun with it, and what is not visible for
     writers that have not ended. Raises AuditError."""
+    lake.require()
     report = Maintained()
     for incarnation in range(lake.incarnation + 1):
         one = Lake.at(lake.base, incarnation)

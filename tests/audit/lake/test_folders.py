@@ -17,6 +17,7 @@ from sidecar.audit.lake.delta import delta_files
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import folder_at
 from sidecar.audit.run import pipeline
+from sidecar.audit.run.maintain import maintain
 from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.exits import Code
 from sidecar.cli.main import app
@@ -125,6 +126,7 @@ def test_a_folder_without_a_lake_has_no_answer(tmp_path: Path) -> None:
         lambda: query.ask(typo, "select * from second_owners"),
         lambda: source.reader(MagicMock()).partitions(),
         lambda: catalog.register(MagicMock(), options["lake"]),
+        lambda: maintain(typo),
     ):
         with pytest.raises(AuditError, match=f"there is no lake in {tmp_path}/typo"):
             read()
