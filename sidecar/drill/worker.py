@@ -17,6 +17,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+LOOK_UP_S = 30
+"""Time for the metadata of the topic."""
 _stop = False
 
 
@@ -64,6 +66,9 @@ def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
 
 def consume(a: argparse.Namespace) -> None:
     consumer = Consumer(consumer_config(a))
+    # While librdkafka looks up the names of its first topics it says in each heartbeat that it owns nothing, and so
+    # gives up what it was just told. Whoever knows the topic need not look.
+    consumer.list_topics(a.topic, LOOK_UP_S)
 
     def lost(_: Consumer, ps: list[TopicPartition]) -> None:
         emit("partitions_lost", partitions=_parts(ps))
