@@ -80,7 +80,7 @@ def incremental_alter_configs(call: Call) -> Handler:
     if not groups and not offload and not moves:
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
     here = yield from slices.chosen(req.resources, lambda r: changes_here(call, r))
-    settings = yield from _in_force(r.resource_name for r in here)
+    settings = yield from _in_force((r.resource_name for r in here), own=True)
     errors = yield from _alter(call, req.resources, req.validate_only, settings)
 
     def answer(r: ia.AlterConfigsResource) -> ia.AlterConfigsResourceResponse:
@@ -98,7 +98,7 @@ def alter_configs(call: Call) -> Handler:
     groups = yield from _groups(call, req.resources)
     if not groups and not (yield from slices.chosen(req.resources, _moves)):
         return (yield from _pass_on(call, any(r.resource_type == cf.BROKER for r in req.resources)))
-    settings = yield from _in_force(groups)
+    settings = yield from _in_force(groups, own=True)
     ours = set(groups)
 
     def in_full(r: al.AlterConfigsResource) -> ia.AlterConfigsResource:
@@ -146,11 +146,14 @@ def _pass_on(call: Call, brokers: bool) -> Generator[Want, Any, bytes | Forward]
     return body
 
 
-def _in_force(groups: Iterable[str], even_if_none: bool = False) -> Generator[Want, Any, SettingsReply]:
+def _in_force(
+    groups: Iterable[str], even_if_none: bool = False, own: bool = False
+) -> Generator[Want, Any, SettingsReply]:
+    """Returns the settings of these groups; `own`: of those that have settings of their own."""
     wanted = tuple(dict.fromkeys(groups))
     if not wanted and not even_if_none:
         return SettingsReply()
-    reply: SettingsReply = yield from coordinate(DescribeSettings("", wanted))
+    reply: SettingsReply = yield from coordinate(DescribeSettings("", wanted, own))
     return reply
 
 

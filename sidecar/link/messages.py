@@ -156,11 +156,13 @@ class SettingsReply(Answer):
 
 
 class DescribeSettings(Event):
-    """Asks for the settings in force of these groups. Waits until the broker's own settings are known."""
+    """Asks for the settings in force of these groups; `own`: only of those that have settings of their own, here or at
+    the broker. Waits until the broker's own settings are known."""
 
     answer: ClassVar[type[Answer]] = SettingsReply
 
     groups: tuple[str, ...] = ()
+    own: bool = False
 
 
 class ConfiguredReply(Answer):

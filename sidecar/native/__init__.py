@@ -43,6 +43,7 @@ records = impl.records
 remap = impl.remap
 uniform = impl.uniform
 java_hash = wire.java_hash
+skip_tags = wire.skip_tags
 unpack = wire.unpack
 pack = wire.pack
 gather = groups.gather

@@ -361,7 +361,47 @@ static PyObject *py_java_hash(PyObject *self, PyObject *text) {
     return PyLong_FromLong((int32_t)h);
 }
 
+/* A varint at `*at`; -1 with IndexError where the bytes end, with ValueError where it does not. */
+static int varint(const uint8_t *d, Py_ssize_t n, Py_ssize_t *at, uint32_t *out) {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        if (*at >= n) { PyErr_SetString(PyExc_IndexError, "past the end"); return -1; }
+        uint8_t x = d[(*at)++];
+        v |= (uint64_t)(x & 0x7F) << shift;
+        if (x < 128) {
+            if (v > UINT32_MAX) { malformed("varint of more than 32 bits"); return -1; }
+            *out = (uint32_t)v;
+            return 0;
+        }
+    }
+    malformed("varint of more than 5 bytes");
+    return -1;
+}
+
+static PyObject *py_skip_tags(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (nargs != 3) { PyErr_SetString(PyExc_TypeError, "skip_tags takes bytes, a position and an end"); return NULL; }
+    Py_ssize_t at = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    if (at < 0) return malformed("a negative position");
+    Py_buffer raw;
+    if (PyObject_GetBuffer(args[0], &raw, PyBUF_SIMPLE)) return NULL;
+    PyObject *result = NULL;
+    uint32_t count, tag, size;
+    if (varint(raw.buf, raw.len, &at, &count)) goto out;
+    while (count--) {
+        if (varint(raw.buf, raw.len, &at, &tag) || varint(raw.buf, raw.len, &at, &size)) goto out;
+        if ((Py_ssize_t)size > end - at) { malformed("tagged field past the end"); goto out; }
+        at += size;
+    }
+    result = PyLong_FromSsize_t(at);
+out:
+    PyBuffer_Release(&raw);
+    return result;
+}
+
 static PyMethodDef METHODS[] = {
+    {"skip_tags", (PyCFunction)(void (*)(void))py_skip_tags, METH_FASTCALL, "See wire_twin.py."},
     {"java_hash", py_java_hash, METH_O, "See wire_twin.py."},
     {"unpack", (PyCFunction)(void (*)(void))py_unpack, METH_FASTCALL, "See wire_twin.py."},
     {"pack", (PyCFunction)(void (*)(void))py_pack, METH_FASTCALL, "See wire_twin.py."},

@@ -72,6 +72,32 @@ def java_hash(text: str) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
+def skip_tags(raw: bytes | bytearray, at: int, end: int) -> int:
+    """Skips a section of tagged fields, none of which is known; returns the position after it, `end` at most. Raises
+    ValueError, or IndexError where the bytes end within a number."""
+
+    def varint(p: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 35, 7):
+            x = raw[p]
+            p += 1
+            value |= (x & 0x7F) << shift
+            if x < 128:
+                if value > 0xFFFFFFFF:
+                    raise ValueError("varint of more than 32 bits")
+                return value, p
+        raise ValueError("varint of more than 5 bytes")
+
+    n, at = varint(at)
+    for _ in range(n):
+        _, at = varint(at)
+        size, at = varint(at)
+        at += size
+        if at > end:
+            raise ValueError("tagged field past the end")
+    return at
+
+
 # ---- reading ------------------------------------------------------------------------------------------------------
 def _uvarint(raw: bytes, p: int) -> tuple[int, int]:
     value = 0

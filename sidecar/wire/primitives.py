@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sidecar import native
+
 ZERO_UUID = b"\0" * 16
 STRING_MAX = 32_767
 """Most bytes of a string, compact or not. Kafka's generated classes throw for more, and a broker then closes the
@@ -36,13 +38,11 @@ def put_uvarint(o: bytearray, n: int) -> None:
 
 
 def skip_tags(b: bytes, p: int, e: int) -> int:
-    """Skips a section of tagged fields, none of which is known; returns the position after it."""
-    n, p = uvarint(b, p)
-    while n:
-        n -= 1
-        _, p = uvarint(b, p)
-        size, p = uvarint(b, p)
-        p += size
-        if p > e:
-            raise WireError("tagged field past the end")
-    return p
+    """Skips a section of tagged fields, none of which is known; returns the position after it. Most are empty. Of a
+    stranger's half a million Python would make 0.2 s."""
+    if b[p] == 0:
+        return p + 1
+    try:
+        return native.skip_tags(b, p, e)
+    except ValueError as exc:
+        raise WireError(str(exc)) from None

@@ -70,7 +70,7 @@ def alter(
         share="share" in served,
         streams="streams" in served,
     )
-    return play.coordinates(DescribeSettings("", managed)).coordinator(SettingsReply(**in_force))
+    return play.coordinates(DescribeSettings("", managed, own=True)).coordinator(SettingsReply(**in_force))
 
 
 def change(name: str, values: dict[str, str | None], kind: int = cf.GROUP) -> SettingChange:
@@ -91,7 +91,7 @@ SESSION_55 = change("g", {cf.SESSION: "55000"})
 def test_a_setting_of_ours_is_checked_shown_to_the_broker_and_written_down(version: int) -> None:
     req = request(group((cf.SESSION, SET, "55000")))
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, version, client=Client("10.0.0.9"))
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
     play.asks(request(group(), validate_only=True), 1).broker(response(G_OK))
     play.coordinates(settings(SESSION_55, validate_only=False)).coordinator(AlterReply())
@@ -364,7 +364,7 @@ def test_the_old_request_removes_what_it_does_not_name(version: int) -> None:
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), version, client=Client("10.0.0.9"))
     own = (value(cf.SESSION, "50000"), value(cf.OFFLOAD, "false"), value(cf.INTERVAL), value(cf.HEARTBEAT, "700"))
     told = SettingsReply(groups={"g": own}, at_broker={"g": {cf.HEARTBEAT: "700"}})
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(told)
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(told)
     wanted = change("g", {cf.SESSION: "46000", cf.OFFLOAD: None, cf.HEARTBEAT: None})
     play.coordinates(settings(wanted)).coordinator(AlterReply())
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
@@ -380,7 +380,7 @@ def test_the_old_request_resets_what_the_broker_keeps_of_the_group(named: list[a
     """Symptom: share.* and streams.* kept the values that they have at Kafka only if they are named."""
     resource = al.AlterConfigsResource(cf.GROUP, "g", named)
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([resource]), 2, client=Client("10.0.0.9"))
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     done = al.AlterConfigsResponse(responses=[al.AlterConfigsResourceResponse(0, None, cf.GROUP, "g")])
     play.asks(al.AlterConfigsRequest([resource], True), 2).broker(done)
     play.asks(al.AlterConfigsRequest([resource]), 2).broker(done)
@@ -390,7 +390,7 @@ def test_the_old_request_resets_what_the_broker_keeps_of_the_group(named: list[a
 def test_the_old_request_is_not_sent_on_where_the_broker_knows_no_settings_of_groups() -> None:
     moved = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.MANAGED, "true")])
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([moved]), 2, client=Client("10.0.0.9"))
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     wanted = change("g", {cf.MANAGED: "true"})
     play.coordinates(settings(wanted)).coordinator(AlterReply())
     unknown = al.AlterConfigsResourceResponse(Code.INVALID_REQUEST, "unknown", cf.GROUP, "g")
@@ -409,7 +409,7 @@ def test_the_old_request_for_a_group_and_others() -> None:
     own = SettingsReply(groups={"g": (value(cf.SESSION, "50000"),), "u": (value(cf.SESSION, "50000"),)})
     mine = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.SESSION, "50000")])
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([*resources, mine], True), 2, client=Client("10.0.0.9"))
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(own)
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(own)
     play.coordinates(settings(change("g", {cf.SESSION: "50000"}))).coordinator(AlterReply())
     shown = al.AlterConfigsRequest([*resources, al.AlterConfigsResource(cf.GROUP, "g")], True)
     play.asks(shown, 2).broker(al.AlterConfigsResponse())
@@ -552,7 +552,7 @@ def test_nor_is_it_told_of_their_changes() -> None:
     move, theirs = (cf.MANAGED, SET, "true"), broker(("x", SET, "1"))
     req = request(group(move), theirs)
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, req, 1, client=old())
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     mine = change("g", {cf.MANAGED: "true"})
     play.coordinates(settings(mine)).coordinator(AlterReply())
     ok: ResultRow = (cf.BROKER, "1", Code.NONE, None)
@@ -561,7 +561,7 @@ def test_nor_is_it_told_of_their_changes() -> None:
     play.coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())
     play.reports_settings().answers(response(G_OK, ok))
     play = Play(Api.INCREMENTAL_ALTER_CONFIGS, request(group((cf.SESSION, SET, "55000"))), 1, client=old())
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     play.coordinates(settings(SESSION_55)).coordinator(AlterReply())
     no: ResultRow = (cf.GROUP, "g", Code.INVALID_REQUEST, UNKNOWN_TYPE + "g")
     play.reports_settings().answers(response(no))
@@ -570,7 +570,7 @@ def test_nor_is_it_told_of_their_changes() -> None:
 def test_nor_by_the_old_request() -> None:
     moved = al.AlterConfigsResource(cf.GROUP, "g", [al.AlterableConfig(cf.MANAGED, "true")])
     play = Play(Api.ALTER_CONFIGS, al.AlterConfigsRequest([moved]), 2, client=old())
-    play.coordinates(DescribeSettings("", ("g",))).coordinator(SettingsReply())
+    play.coordinates(DescribeSettings("", ("g",), own=True)).coordinator(SettingsReply())
     mine = change("g", {cf.MANAGED: "true"})
     play.coordinates(settings(mine)).coordinator(AlterReply())
     play.may_delete("g").coordinates(settings(mine, validate_only=False)).coordinator(AlterReply())

@@ -185,6 +185,30 @@ def test_classic_answers_are_written_alike_by_all(
     assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
 
 
+def skipped(impl: Any, raw: bytes, at: int, end: int) -> int | str:
+    try:
+        return int(impl.skip_tags(raw, at, end))
+    except (ValueError, IndexError) as exc:
+        return type(exc).__name__
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 33), st.binary(max_size=300)), max_size=9), st.binary(max_size=9), INTS)
+def test_tagged_fields_are_skipped_alike(fields: list[tuple[int, bytes]], more: bytes, n: int) -> None:
+    raw = bytearray()
+    put_uvarint(raw, len(fields))
+    for tag, data in fields:
+        put_uvarint(raw, tag)
+        put_uvarint(raw, len(data))
+        raw += data
+    end = len(raw)
+    fits = all(tag < 1 << 32 for tag, _ in fields)
+    raw += more
+    assert skipped(_wire, raw, 0, end) == skipped(wire_twin, raw, 0, end) == (end if fits else "ValueError")
+    at = abs(n) % (len(raw) + 1)  # of anything
+    for stop in (at, end, len(raw), len(raw) + 1_000_000):
+        assert skipped(_wire, raw[at:], 0, stop) == skipped(wire_twin, raw[at:], 0, stop)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("", 0), ("a", 97), ("demo", 3079651), ("polygenelubricants", -(1 << 31)), ("☃", 9731), ("😀", 1772899)],

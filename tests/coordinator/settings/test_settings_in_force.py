@@ -33,6 +33,7 @@ from sidecar.link.messages import (
     AlterSettings,
     ConfiguredGroups,
     DescribeSettings,
+    Reply,
     Request,
     SettingChange,
     SettingsPassed,
@@ -169,6 +170,42 @@ def test_all_levels_at_the_broker_are_told() -> None:
         found = value((await front.reply(1)).groups["g"], INTERVAL)
         assert (found.broker, found.source, found.default) == ("3000", DYNAMIC_BROKER, "1000")
         assert found.hidden == (("2500", DYNAMIC_DEFAULT), ("2000", STATIC))
+
+    run(test)
+
+
+MANY = tuple(f"g{n}" for n in range(10 * settings_requests.AT_ONCE))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DescribeSettings("", MANY),
+        DescribeSettings("", MANY, own=True),
+        AlterSettings("", tuple(SettingChange(GROUP, g, {SESSION: "50000"}) for g in MANY), validate_only=True),
+    ],
+    ids=["described", "own", "checked"],
+)
+def test_whoever_names_many_groups_holds_nobody_up(event: DescribeSettings | AlterSettings) -> None:
+    """Symptom: the loop stood still for 0.4 s for a stranger's AlterConfigs that named 20,000 groups."""
+
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, event))
+        front.send(Request(2, DescribeSettings("", ("g",))))
+        await front.reply(1)
+        assert [r.token for r in front.of(Reply)] == [2, 1]
+
+    run(test)
+
+
+def test_only_groups_with_settings_of_their_own_are_described_to_whoever_wants_those() -> None:
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        sidecar.brokers.group_settings["old"] = {HEARTBEAT: "6000"}
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        front.send(Request(1, change(SESSION, "50000")))
+        await front.reply(1)
+        front.send(Request(2, DescribeSettings("", ("g", "old", "plain"), own=True)))
+        assert (await front.reply(2)).groups.keys() == {"g", "old"}
 
     run(test)
 
