@@ -157,8 +157,8 @@ def test_a_static_member_restarts_without_a_rebalance_though_the_owner_dies(run:
     run.judge()
 
 
-@LATER
-@pytest.mark.parametrize("client", ["java", pytest.param("python", marks=pytest.mark.tier("nightly"))])
+@pytest.mark.tier("nightly")
+@pytest.mark.parametrize("client", ["java", "python"])
 def test_a_member_that_sleeps_through_a_rebalance(run: Run, client: str) -> None:
     """KIP-792: what it claims when it is back gives nothing to two members."""
     run.java("awake", "cooperative-sticky")

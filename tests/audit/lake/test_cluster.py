@@ -15,7 +15,7 @@ from sidecar.audit.lake.lake import Lake
 from tests.audit.lake.standalone import cluster
 from tests.audit.lake.test_pipeline import dump, gold_of, played
 
-pytestmark = pytest.mark.tier("all")
+pytestmark = pytest.mark.tier("nightly")
 
 
 def audited(source: Path, lake: Path, master: str) -> Lake:
