@@ -1,9 +1,9 @@
 """Tokens for OAUTHBEARER (KIP-255, KIP-768): from a server, by a client's credentials; from a file; or unsecured, which
 brokers take in tests only.
 
-A token is kept until four fifths of its life are over. To get one takes a request, and the server may hang: so each
+A token is renewed when four fifths of its life are over. To get one takes a request, and the server may hang: so each
 fetch has a thread of its own, for which the end of the process does not wait. All connections share the fetch that is
-under way.
+under way, and go on with the token of before as long as that lives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tokens:
         self._begin()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_fetch")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_fetch", "_good")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -58,26 +58,31 @@ class Tokens:
         self._lock = threading.Lock()
         self._fetch: Future[tuple[str, float]] | None = None
         """The last fetch, which may be under way."""
+        self._good: Future[tuple[str, float]] | None = None
+        """The last fetch that gave a token; None when a broker has refused that."""
         self._since_s = 0.0
         """Monotonic time at which it began, or failed, in seconds."""
 
     def forget(self) -> None:
         """Lets another token be fetched, after a broker has refused this one; not more often than every FORGET_S."""
         if time.time() > self._forgot_s + FORGET_S:
-            self._forgot_s, self._renew_s = time.time(), 0.0
+            self._forgot_s, self._renew_s, self._good = time.time(), 0.0, None
 
     def current(self) -> tuple[str, float]:
         """Returns a token and its end, in seconds since 1970. Raises SecurityError. It may take TIMEOUT_S."""
         return self.fetch().result()
 
     def fetch(self) -> Future[tuple[str, float]]:
-        """Returns the fetch of the current token, which is over or under way. Its result is that of `current`."""
+        """Returns the fetch of a token, which is over or under way. Its result is that of `current`."""
         with self._lock:
             if self._fetch is None or not self._counts(self._fetch):
                 fetch = self._fetch = Future()
                 fetch.set_running_or_notify_cancel()  # a connection that gives up cannot cancel it for the others
                 self._since_s = time.monotonic()
                 threading.Thread(target=self._run, args=(fetch,), name="token", daemon=True).start()
+            lives = self._good is not None and self._good.result()[1] > time.time() + TIMEOUT_S
+            if self._good is not None and lives and (not self._fetch.done() or self._fetch.exception() is not None):
+                return self._good
             return self._fetch
 
     def _counts(self, fetch: Future[tuple[str, float]]) -> bool:
@@ -97,6 +102,7 @@ class Tokens:
             ends_s = _ends_s(token, now_s)
             self._renew_s = now_s + KEPT * (ends_s - now_s)
             fetch.set_result((token, ends_s))
+            self._good = fetch
 
     def _fetched(self, now_s: float) -> str:
         if self.principal:

@@ -102,3 +102,19 @@ def test_an_endless_fetch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     second = server.fetch()
     server.up.set()
     assert second is not first and second.result(60) and server.fetch() is second
+
+
+def test_a_token_that_lives_is_used_while_its_renewal_hangs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: connections failed while the server of tokens was down, though the token at hand was good."""
+    server, now = Server(LIFE_S - 100), time.time
+    token = server.current()
+    monkeypatch.setattr(time, "time", lambda: now() + 85)
+    server.up.clear()
+    assert server.current() == token and len(server.threads) == 2, "another one is on its way"
+    server.fails = True
+    server.up.set()
+    server.threads[1].join(60)
+    assert server.current() == token
+    server.forget()
+    with pytest.raises(SecurityError, match="down"):
+        server.current()
