@@ -30,6 +30,7 @@ def test_one_that_explains_nothing_is_found(source: str, found: list[int]) -> No
     assert list(stray_docstrings(ast.parse(source))) == found
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("folder", ["sidecar", "tests", "tools", "benchmarks"])
 def test_none_is_left_behind(folder: str) -> None:
     files = [p for p in sorted((ROOT / folder).rglob("*.py")) if "generated" not in p.parts]

@@ -20,7 +20,6 @@ from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import list_offsets as lo
 from tests.inprocess import clock
-from tests.inprocess.embedded_sidecar import until
 
 Address = tuple[str, int]
 
@@ -214,8 +213,10 @@ def test_a_slow_resolver_takes_nothing_of_the_time_for_a_connection(monkeypatch:
 
     async def slow(host: str, port: None, **more: Any) -> list[tuple[Any, ...]]:
         lookups.append(host)
-        then_s = time.monotonic() + (5 if host == "broker.example" else 2 * RESOLVE_S)
-        await until(lambda: time.monotonic() > then_s)
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+        loop.call_later(5 if host == "broker.example" else 2 * RESOLVE_S, over.set_result, None)
+        await over
         return [(0, 0, 0, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1", "127.0.0.1")]
 
     async def test() -> None:
