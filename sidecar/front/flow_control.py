@@ -93,9 +93,9 @@ class FlowControl:
         self.adjust()
 
     def begin_large(self, size: int, go_on: Callable[[], None]) -> bool:
-        """Returns whether a large request or answer is worked on now; if not, `go_on` is called when its turn has
-        come."""
-        return self._server.large.begins(self, size, go_on)
+        """Returns whether a large request or answer is worked on now; if not, `go_on` is called when its turn has come.
+        A closed session takes no place: it would keep it for ever."""
+        return self._conn.closed or self._server.large.begins(self, size, go_on)
 
     def end_large(self) -> None:
         """Gives back the place of a large request that is answered, never will be, or waits for other members."""

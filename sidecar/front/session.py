@@ -141,7 +141,7 @@ class Session(Reader):
                     self._out.append(a.data)
                 elif type(a) is Got:
                     size = len(a.frame)
-                    if size <= LARGE_BYTES or self.conn.closed or self.flow.begin_large(size, partial(self.run, [a])):
+                    if size <= LARGE_BYTES or self.flow.begin_large(size, partial(self.run, [a])):
                         self._server.dispatch(self, a)
                 else:
                     self._do(a)

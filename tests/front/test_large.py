@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
+from sidecar.api.access import lets_in
+from sidecar.api.call import PAUSE, Ask, Call, Coordinate, Handler, Store, Want
+from sidecar.api.handlers import HANDLERS
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.front import dispatcher
 from sidecar.front.large import LARGE_BYTES, Sender
 from sidecar.front.session import Session
 from sidecar.proxy.actions import Got
+from sidecar.wire.apis import ALONE, SERVED, Api
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.front.reception import group, response, run
 from tests.inprocess import messages
@@ -177,5 +184,48 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
         for _ in range(10):
             await embedded.request()
         assert embedded.front.server.large.handled == 0
+
+    run(lambda bench: main())
+
+
+WANTS: dict[str, Callable[[Call], Want]] = {
+    "the broker": lambda call: Ask(lets_in(call.correlation_id)),
+    "another broker": lambda call: Store(2, Api.METADATA, 0, md.MetadataRequest([]).encode(0), False),
+    "the coordinator": lambda call: Coordinate(ConsumerHeartbeat("g", "m", 0)),
+    "its next slice": lambda call: PAUSE,
+}
+
+
+@pytest.mark.parametrize("wants", WANTS)
+def test_a_client_that_goes_takes_no_place_afterwards(wants: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: three clients that went while another broker had their OffsetFetch ended all large requests for ever:
+    the answer took a place for a session that had given back all it held."""
+
+    def works(call: Call) -> Handler:
+        yield PAUSE
+        yield WANTS[wants](call)
+        yield PAUSE
+        return b""
+
+    monkeypatch.setattr(dispatcher, "HANDLERS", {**HANDLERS, **{api: works for api in ALONE}})
+
+    async def main() -> None:
+        embedded = EmbeddedFront(large_requests=1)
+        embedded.show()
+        brokers, large = embedded.brokers, embedded.front.server.large
+        for api in sorted(ALONE):
+            client = await embedded.client()
+            client.session.conn.served = SERVED  # brokers for which Metadata is looked into
+            for node_id in brokers.nodes:
+                brokers.pause(node_id)
+            client.send(messages.smallest(api, "g"))
+            await turns()
+            client.close()
+            for node_id in brokers.nodes:
+                brokers.resume(node_id)
+            if wants == "the coordinator":
+                embedded.reply(await embedded.request(), HeartbeatReply())
+            await turns()
+            assert large.handled == 0, Api(api).name
 
     run(lambda bench: main())
