@@ -207,7 +207,8 @@ def test_a_client_that_goes_takes_no_place_afterwards(wants: str, monkeypatch: p
         yield PAUSE
         return b""
 
-    monkeypatch.setattr(dispatcher, "HANDLERS", {**HANDLERS, **{api: works for api in ALONE}})
+    handlers: dict[int, Callable[[Call], Handler]] = dict.fromkeys(ALONE, works)
+    monkeypatch.setattr(dispatcher, "HANDLERS", {**HANDLERS, **handlers})
 
     async def main() -> None:
         embedded = EmbeddedFront(large_requests=1)
