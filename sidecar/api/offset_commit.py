@@ -37,7 +37,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate, store, store_at
+from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate
+from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded
