@@ -63,7 +63,7 @@ class Dispatcher:
         self._cluster, self._log, self._tasks = cluster, log, tasks
         self._metrics = RequestMetrics(figures)
         self._slices = Slices()
-        self._access = AccessSteps(send, self._slices, self._malformed)
+        self._access = AccessSteps(self.channel.under_way, send, self._slices, self._malformed)
 
     def dispatch(self, session: Session, got: Got) -> None:
         self._metrics.seen[got.api_key] += 1
@@ -253,4 +253,4 @@ class Dispatcher:
 
     def ask_access(self, ask: AskAccess) -> None:
         """Answers the coordinator's question which topics the principal behind a request may not see."""
-        self._access.begin(self.channel.under_way.get(ask.token), ask)
+        self._access.begin(ask)
