@@ -157,17 +157,21 @@ class Dispatcher:
             if type(want) is Coordinate:
                 if run.api_key in WAIT_FOR_OTHERS:
                     run.session.flow.end_large()
+                else:
+                    run.session.flow.park_large()
                 self.channel.ask(run, want.event)
             elif isinstance(want, Ask):
                 run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
             elif isinstance(want, Store):
+                run.session.flow.park_large()
                 self._tasks.spawn(self._store(run, want), "store")
             elif isinstance(want, Settle):
                 if not self.channel.settles(want.groups, partial(self._go_on, run)):
                     self._advance(run, None)
             else:
                 go_on = partial(self._slices.wait, partial(self._go_on, run))
-                if run.api_key not in ALONE or run.session.flow.begin_large(0, go_on):
+                large = run.api_key in ALONE or run.session.flow.place is not None
+                if not large or run.session.flow.begin_large(0, go_on):
                     go_on()
 
     def _at_once(self, run: Run, want: Want) -> Answer | None:
