@@ -455,8 +455,7 @@ class ClientConnection:
         return self._note(out)
 
     def ask(self, token: int, frame: bytes) -> list[Action]:
-        """Sends a request of the sidecar's own, `between` those of the client. The response comes as
-        `Answered(token, ...)`, but not for token 0."""
+        """Sends a request of the sidecar's own. The response comes as `Answered(token, ...)`, but not for token 0."""
         if self.closed:
             return []
         assert self.between(), "the client's request would go on behind it"

@@ -114,15 +114,15 @@ def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str,
             embedded.show(**view)
         client = await embedded.client()
         await client.ask(metadata(), 9)
-        if waits == "for the broker":
-            embedded.brokers.faults.delay(Api.HEARTBEAT, 0.5)
+        right = embedded.brokers.faults.hang(Api.HEARTBEAT)
         client.post(join("g", "m1"), 1)
         await turns(5)
         ENDS[ends](client)
         await turns()
         embedded.show()
+        right.release()
         await until(lambda: client.closed)
-        await asyncio.sleep(1)
+        await turns()
         assert not embedded.of(Request) and not embedded.front.channel.under_way
 
     run(test)
