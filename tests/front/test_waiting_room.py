@@ -114,7 +114,7 @@ def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str,
             embedded.show(**view)
         client = await embedded.client()
         await client.ask(metadata(), 9)
-        right = embedded.brokers.faults.hang(Api.HEARTBEAT)
+        right = embedded.brokers.faults.hang(Api.HEARTBEAT, times=waits == "for the broker")
         client.post(join("g", "m1"), 1)
         await turns(5)
         ENDS[ends](client)
