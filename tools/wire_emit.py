@@ -145,7 +145,7 @@ class Emitter:
             f'        raise WireError(f"{msg.name}: version {{version}} is not one of {lo}-{hi}")',
             "    try:",
             "        return fn(buf, pos, len(buf))",
-            "    except (_struct_error, IndexError, UnicodeDecodeError) as exc:",
+            "    except (_struct_error, IndexError) as exc:",
             f'        raise WireError(f"{msg.name} v{{version}}: {{exc}}") from None',
             "",
             "",
@@ -302,7 +302,7 @@ class Emitter:
                 f"{var} = b[p:q]",
                 "p = q",
             ]
-        conv = "b[p:q].decode()" if t == "string" else "b[p:q]"
+        conv = 'b[p:q].decode(errors="replace")' if t == "string" else "b[p:q]"
         nul = f"{var} = None" if nullable else f'raise WireError("{name}: null where none is allowed")'
         null_decl = f"{typed} = None" if nullable else nul
         if flex:

@@ -99,7 +99,7 @@ def _entries(name: str, snaked: str, reads: dict[int, str], writes: dict[int, st
         f"        return decode_{snaked}(version, buf, pos)[0]",
         "    try:",
         "        msg, _ = yield from fn(buf, pos, len(buf))",
-        "    except (_struct_error, IndexError, UnicodeDecodeError) as exc:",
+        "    except (_struct_error, IndexError) as exc:",
         f'        raise WireError(f"{name} v{{version}}: {{exc}}") from None',
         "    return msg",
         "",

@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sidecar.api import slices
-from sidecar.api.call import CLIENT_ID, Call, Kept, Store, Want, ask
+from sidecar.api.call import CLIENT_ID, Call, Kept, NotServed, Store, Want, ask
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import request_frame, response_body
@@ -281,7 +281,9 @@ def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, 
     probe = yield from slices.encoded(
         md.MetadataRequest(topics=topics, allow_auto_topic_creation=False), METADATA_BY_ID
     )
-    frame = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
+    frame: bytes | NotServed = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
+    if isinstance(frame, NotServed):
+        raise WireError("a broker that answers by topic id does not take ids")
     res = yield from slices.response(md.MetadataResponse, METADATA_BY_ID, frame, response_body(frame, True))
     known = yield from slices.chosen(res.topics, lambda t: t.error_code == Code.NONE and t.name)
     return {t.topic_id: t.name for t in known if t.name}

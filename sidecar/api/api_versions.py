@@ -25,6 +25,9 @@ from sidecar.wire.generated import api_versions as av
 ANSWERS = 32
 """Answers that are kept, of about a kilobyte each: one for each version that clients ask in, and again when features
 have changed at the broker."""
+FEATURES_FROM_0 = 4
+"""The first version whose features may begin at 0. For older ones Kafka leaves such features out, as they end the
+client (KAFKA-17011)."""
 Ranges = Mapping[int, tuple[int, int]]
 """Api key -> lowest and highest version."""
 
@@ -61,6 +64,8 @@ def _as_remembered(call: Call) -> bytes:
     high = next((k.max_version for k in res.api_keys if k.api_key == Api.API_VERSIONS), newest)
     if call.version > min(high, SERVED[Api.API_VERSIONS].high):
         return _too_new().encode(0)
+    if call.version < FEATURES_FROM_0:
+        res.supported_features = [f for f in res.supported_features if f.min_version > 0]
     return res.encode(call.version)
 
 

@@ -57,7 +57,8 @@ class Coordinate:
 
 @dataclass(slots=True)
 class Store:
-    """Send this request to another broker on the sidecar's own connection. Resumed with the response frame."""
+    """Send this request to another broker on the sidecar's own connection. Resumed with the response frame, or with
+    `NotServed`."""
 
     node_id: int
     api_key: int
@@ -66,6 +67,14 @@ class Store:
     flexible: bool
     slow: bool = False
     """Whether the broker asks others before it answers: nothing else may wait behind this request."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed:
+    """The result of a `Store` that was not sent: the broker serves this API in these versions; `high` -1: in none."""
+
+    low: int
+    high: int
 
 
 @dataclass(slots=True)
@@ -308,25 +317,6 @@ def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, byte
         flexible = call.version >= SERVED[call.api_key].flexible_from
         frame = yield from ask(call, call.api_key, call.version, body, flexible)
     return frame[response_body(frame, response_flexible(call.api_key, call.version)) :]
-
-
-def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Want, Any, bytes]:
-    """Sends to the broker that keeps this group's offsets: on the client's own connection where that is the broker
-    behind this sidecar, so the broker authorises it. Returns the body of the response."""
-    return (yield from store_at(call, call.keeper_of(group_id), version, body))
-
-
-def store_at(
-    call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None, slow: bool = False
-) -> Generator[Want, Any, bytes]:
-    """Sends like `store`, to this broker; of another API, if one is named. `slow`: as in `Store`."""
-    key = call.api_key if api_key is None else api_key
-    flexible = version >= SERVED[key].flexible_from
-    if node_id == call.scope.node_id:
-        frame = yield from ask(call, key, version, body, flexible)
-    else:
-        frame = yield Store(node_id, key, version, body, flexible, slow)
-    return frame[response_body(frame, response_flexible(key, version)) :]
 
 
 def coordinate(event: Event) -> Generator[Want, Any, Any]:

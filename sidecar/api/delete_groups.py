@@ -18,8 +18,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import Call, Handler, Want, coordinate, store_at, who
+from sidecar.api.call import Call, Handler, Want, coordinate, who
 from sidecar.api.share_group_offsets import administrable
+from sidecar.api.store import store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply
 from sidecar.core.share.config import SHARE
 from sidecar.core.share.events import Operation

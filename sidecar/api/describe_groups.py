@@ -19,8 +19,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
 from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
+from sidecar.api.store import store_at
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply

@@ -12,7 +12,7 @@ v9: members of consumer groups may commit; STALE_MEMBER_EPOCH and GROUP_ID_NOT_F
 v10: topics are named by id instead of by name (KIP-848).
 
 TxnOffsetCommit
-v2: it adds the leader epoch.
+v2: it adds the leader epoch; COORDINATOR_LOAD_IN_PROGRESS may be answered (KAFKA-7296).
 v3: it is flexible and adds member id, generation id and group instance id (KIP-447).
 v4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 v5: the broker adds the partition to the transaction itself (KIP-890).
@@ -37,7 +37,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate, store, store_at
+from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate
+from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import CommitEnded
@@ -46,6 +47,9 @@ from sidecar.wire.generated import txn_offset_commit as tc
 
 COORDINATED = 1
 """The first version of OffsetCommit, and of OffsetFetch, whose offsets are not in ZooKeeper."""
+TXN_KNOWS_LOADING = 2
+"""The first version of TxnOffsetCommit that may be answered COORDINATOR_LOAD_IN_PROGRESS: an older Java producer would
+end (KAFKA-7296)."""
 COMMIT_NAMES_INSTANCE, TXN_NAMES_INSTANCE = 7, 3
 """The first versions that carry the placeholder's name. An older request goes on in that version, too."""
 NOT_A_MEMBER = frozenset(
@@ -139,9 +143,11 @@ def txn_offset_commit(call: Call) -> Handler:
         if code == Code.NONE:
             codes.update(p.error_code for t in hidden for p in t.partitions)
             call.scope.committed(next(filter(None, codes), Code.NONE))
-            res.topics += hidden
             if version == call.version and not hidden:
                 return body
+            for p in chain.from_iterable(t.partitions for t in res.topics):
+                p.error_code = _txn_code(call, p.error_code)
+            res.topics += hidden
             return (yield from slices.encoded(res, call.version))
         check = yield from _check_again(event, check.identity, code)
         event.again = True
@@ -150,7 +156,7 @@ def txn_offset_commit(call: Call) -> Handler:
             req.topics = _others(req.topics, hidden)
             nothing = bool(hidden) and not req.topics
     yield from _not_sent(check)
-    code = check.code or Code.COORDINATOR_NOT_AVAILABLE
+    code = _txn_code(call, check.code or Code.COORDINATOR_NOT_AVAILABLE)
     call.scope.committed(code)
     failed = yield from slices.made(req.topics, lambda t: _txn_failed(t, code))
     return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed + hidden), call.version))
@@ -341,6 +347,12 @@ def _failed(t: oc.OffsetCommitRequestTopic, code: int, hidden: Mapping[Place, in
     codes = ((p.partition_index, hidden.get((t.name, t.topic_id, p.partition_index), code)) for p in t.partitions)
     parts = [oc.OffsetCommitResponsePartition(*c) for c in codes]
     return oc.OffsetCommitResponseTopic(name=t.name, topic_id=t.topic_id, partitions=parts)
+
+
+def _txn_code(call: Call, code: int) -> int:
+    """Returns the code by which the client knows this error."""
+    loading = code == Code.COORDINATOR_LOAD_IN_PROGRESS and call.version < TXN_KNOWS_LOADING
+    return Code.COORDINATOR_NOT_AVAILABLE if loading else code
 
 
 def _txn_failed(t: tc.TxnOffsetCommitRequestTopic, code: int) -> tc.TxnOffsetCommitResponseTopic:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, coordinate, store
+from sidecar.api.call import FORWARD, Call, Handler, coordinate
+from sidecar.api.store import store
 from sidecar.core.runtime.events import Answer, DeletionCheck, DeletionCheckReply
 from sidecar.core.share.config import SHARE
 from sidecar.core.vocabulary.errors import Code

@@ -25,8 +25,9 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store, store_at
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
 from sidecar.api.offset_commit import COORDINATED
+from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import offset_fetch as of

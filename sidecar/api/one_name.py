@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import CLIENT_ID, Call, Want, coordinate, store_at
+from sidecar.api.call import CLIENT_ID, Call, Want, coordinate
+from sidecar.api.store import store_at
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,

@@ -17,7 +17,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, store_at, upstream, who
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream, who
+from sidecar.api.store import store_at
 from sidecar.core.runtime.events import Answer
 from sidecar.core.share.events import Operation, ShareAdmin, ShareAdministered, ShareAdminReply
 from sidecar.core.vocabulary.errors import Code

@@ -66,11 +66,14 @@ def _check(call: Call, count: int, most: int) -> None:
         raise TooManyElements(f"more than {most} elements")
 
 
-def response(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
-    """Returns the broker's answer, decoded."""
+def decoded(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
     if len(frame) - pos <= SMALL_BYTES:
         return message.decode(version, frame, pos)
     return (yield from _paused(message.decode_in_slices(version, frame, pos)))
+
+
+response = decoded
+"""Returns the broker's answer, decoded."""
 
 
 def only(answers: list[T]) -> T:

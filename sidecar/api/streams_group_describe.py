@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, store_at
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
 from sidecar.api.described import HIDDEN_TOPICS, MANY, described
+from sidecar.api.store import store_at
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.tasks import Partitions, Tasks
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology

@@ -18,8 +18,9 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, store_at, upstream
+from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, upstream
 from sidecar.api.one_name import join_refused_by_managed_group, left_to_the_broker, taken_from_streams
+from sidecar.api.store import store_at
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.streams.config import STREAMS
 from sidecar.core.streams.events import (

@@ -1,9 +1,10 @@
 """Answers `AskAccess`: which topics the principal behind a request may not see, asked on its own connection while the
-coordinator has the request."""
+coordinator has the request. Once that is answered, the client's next one may be half passed to the broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import Any
 
 from sidecar.api.access import surely_hidden_topics
@@ -20,15 +21,20 @@ Steps = Generator[Any, Any, set[str] | None]
 
 
 class AccessSteps:
+    """`under_way`: requests that the coordinator has not answered, by token."""
+
     def __init__(
         self,
+        under_way: Mapping[int, Run],
         send: Callable[[AccessAnswer], None],
         slices: Slices,
         malformed: Callable[[Session, WireError, Got], None],
     ) -> None:
+        self._under_way = under_way
         self._send, self._slices, self._malformed = send, slices, malformed
 
-    def begin(self, run: Run | None, ask: AskAccess) -> None:
+    def begin(self, ask: AskAccess) -> None:
+        run = self._under_way.get(ask.token)
         if run is None or run.session.conn.closed:
             self._send(AccessAnswer(ask.token, None))
         else:
@@ -46,8 +52,11 @@ class AccessSteps:
         else:
             if isinstance(want, Pause):
                 self._slices.wait(lambda: self._step(run, token, steps, None))
-                return
-            run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._stepped(run, token, steps, frame))
+            elif self._under_way.get(token) is run:
+                then = partial(self._stepped, run, token, steps)
+                run.session.upstream.ask(run.got.token, want.frame, then)
+            else:
+                self._send(AccessAnswer(token, None))
 
     def _stepped(self, run: Run, token: int, steps: Steps, frame: bytes | None) -> None:
         if frame is None:

@@ -19,6 +19,8 @@ MEMBERS_ASK = frozenset(
         Api.OFFSET_COMMIT,
         Api.TXN_OFFSET_COMMIT,
         Api.OFFSET_FETCH,
+        Api.DELETE_GROUPS,
+        Api.OFFSET_DELETE,
         Api.DESCRIBE_GROUPS,
         Api.CONSUMER_GROUP_DESCRIBE,
         Api.SHARE_GROUP_HEARTBEAT,

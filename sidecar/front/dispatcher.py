@@ -63,7 +63,7 @@ class Dispatcher:
         self._cluster, self._log, self._tasks = cluster, log, tasks
         self._metrics = RequestMetrics(figures)
         self._slices = Slices()
-        self._access = AccessSteps(send, self._slices, self._malformed)
+        self._access = AccessSteps(self.channel.under_way, send, self._slices, self._malformed)
 
     def dispatch(self, session: Session, got: Got) -> None:
         self._metrics.seen[got.api_key] += 1
@@ -157,17 +157,21 @@ class Dispatcher:
             if type(want) is Coordinate:
                 if run.api_key in WAIT_FOR_OTHERS:
                     run.session.flow.end_large()
+                else:
+                    run.session.flow.park_large()
                 self.channel.ask(run, want.event)
             elif isinstance(want, Ask):
                 run.session.upstream.ask(run.got.token, want.frame, lambda frame: self._answered(run, frame))
             elif isinstance(want, Store):
+                run.session.flow.park_large()
                 self._tasks.spawn(self._store(run, want), "store")
             elif isinstance(want, Settle):
                 if not self.channel.settles(want.groups, partial(self._go_on, run)):
                     self._advance(run, None)
             else:
                 go_on = partial(self._slices.wait, partial(self._go_on, run))
-                if run.api_key not in ALONE or run.session.flow.begin_large(0, go_on):
+                large = run.api_key in ALONE or run.session.flow.place is not None
+                if not large or run.session.flow.begin_large(0, go_on):
                     go_on()
 
     def _at_once(self, run: Run, want: Want) -> Answer | None:
@@ -253,4 +257,4 @@ class Dispatcher:
 
     def ask_access(self, ask: AskAccess) -> None:
         """Answers the coordinator's question which topics the principal behind a request may not see."""
-        self._access.begin(self.channel.under_way.get(ask.token), ask)
+        self._access.begin(ask)

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from sidecar.front.large import LargeRequests
+from sidecar.front.large import LargeRequests, Place
 from sidecar.front.memory import Memory
 from sidecar.front.settings import FrontSettings
 from sidecar.front.upstream import Downstream
@@ -44,7 +44,7 @@ class FlowControl:
         """Whether the client is not read yet because others have connected before it."""
         self.waits_for_memory = False
         self.reserved_bytes = 0
-        self.has_place = False
+        self.place: Place | None = None
         self.waits_for_place = 0
         """Bytes of a large request that waits for a place (large.py); 0: none waits."""
         self._paused = ""
@@ -93,9 +93,13 @@ class FlowControl:
         self.adjust()
 
     def begin_large(self, size: int, go_on: Callable[[], None]) -> bool:
-        """Returns whether a large request or answer is worked on now; if not, `go_on` is called when its turn has
-        come."""
-        return self._server.large.begins(self, size, go_on)
+        """Returns whether a large request or answer is worked on now; if not, `go_on` is called when its turn has come.
+        A closed session takes no place: it would keep it for ever."""
+        return self._conn.closed or self._server.large.begins(self, size, go_on)
+
+    def park_large(self) -> None:
+        """Gives the place of a large request to others while it waits for another broker or for the coordinator."""
+        self._server.large.park(self)
 
     def end_large(self) -> None:
         """Gives back the place of a large request that is answered, never will be, or waits for other members."""

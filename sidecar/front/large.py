@@ -12,13 +12,16 @@ A request with a place never waits for a client. It begins when all requests bef
 and the broker's answers to its handler are read even if the client reads nothing (flow_control.py).
 
 A request that waits for other members (JoinGroup, SyncGroup, heartbeats that wait for an assignor) gives its place back
-meanwhile: the other members might never get one.
+meanwhile: the other members might never get one. One that waits for another broker or for the coordinator is parked: if
+one broker hangs, large requests for the others go on. It keeps its objects meanwhile, so only some are parked, and the
+next ones keep their places. A parked request needs a place again from its first pause on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Protocol
 
 from sidecar.api.slices import SMALL_BYTES
@@ -27,10 +30,15 @@ LARGE_BYTES = SMALL_BYTES
 """Longest request that is read in one piece; a longer one is read in slices."""
 
 
-class Sender(Protocol):
-    """The flow of a session."""
+class Place(Enum):
+    WORKS = auto()
+    PARKED = auto()
 
-    has_place: bool
+
+class Sender(Protocol):
+    """The flow of a session. `place`: that of its large request or answer; None: it has none."""
+
+    place: Place | None
     waits_for_place: int
 
     @property
@@ -40,10 +48,12 @@ class Sender(Protocol):
 
 
 class LargeRequests:
-    def __init__(self, at_a_time: int, pauses: dict[str, int]) -> None:
-        self.at_a_time = at_a_time
+    """Large requests of all sessions: at most `at_a_time` are worked on, and `parked_max` parked."""
+
+    def __init__(self, at_a_time: int, pauses: dict[str, int], parked_max: int = 0) -> None:
+        self.at_a_time, self._parked_max = at_a_time, parked_max
         self._pauses = pauses
-        self.handled = 0
+        self.handled = self.parked = 0
         self._waiting: dict[str, dict[Sender, Callable[[], None]]] = {}
         """Senders that wait and how each goes on, by address; the address whose turn is next comes first."""
         self._turns = False
@@ -51,8 +61,8 @@ class LargeRequests:
 
     def begins(self, sender: Sender, size: int, go_on: Callable[[], None]) -> bool:
         """Returns whether the sender's request, of which `size` bytes are kept, is worked on now. If not, `go_on` is
-        called when its turn has come."""
-        if sender.has_place:
+        called when its turn has come, or when its client has gone."""
+        if sender.place is Place.WORKS:
             return True
         if self._turns or self.handled >= self.at_a_time:
             self._waiting.setdefault(sender.host, {})[sender] = go_on
@@ -62,21 +72,34 @@ class LargeRequests:
         self._begin(sender)
         return True
 
+    def park(self, sender: Sender) -> None:
+        """Gives the place to others while the sender's request waits for another broker or for the coordinator."""
+        if sender.place is Place.WORKS and self.parked < self._parked_max:
+            sender.place = Place.PARKED
+            self.handled -= 1
+            self.parked += 1
+            self._turn_soon()
+
     def ended(self, sender: Sender) -> None:
         """Gives back the place of a sender whose request is answered, never will be, or waits for other members."""
+        if sender.place is Place.WORKS:
+            self.handled -= 1
+            self._turn_soon()
+        elif sender.place is Place.PARKED:
+            self.parked -= 1
+        sender.place = None
         own = self._waiting.get(sender.host)
         if own is not None and sender in own:
             sender.waits_for_place = 0
-            del own[sender]
+            go_on = own.pop(sender)
             if not own:
                 del self._waiting[sender.host]
-        if sender.has_place:
-            sender.has_place = False
-            self.handled -= 1
-            self._turn_soon()
+            go_on()
 
     def _begin(self, sender: Sender) -> None:
-        sender.has_place = True
+        if sender.place is Place.PARKED:
+            self.parked -= 1
+        sender.place = Place.WORKS
         self.handled += 1
         self._turn_soon()
 

@@ -27,4 +27,5 @@ class Run(Call):
     def comes_too_late(self, event: Event) -> bool:
         """Whether this is the join of a client that went away while it waited. Behind the next join of the same static
         member it would take that one's place, and end the client that waits there (KAFKA-20985)."""
-        return self.session.facts.left and event.joins()
+        gone = self.session.facts.left or self.session.conn.closed
+        return gone and event.joins()

@@ -141,7 +141,9 @@ class Session(Reader):
                     self._out.append(a.data)
                 elif type(a) is Got:
                     size = len(a.frame)
-                    if size <= LARGE_BYTES or self.conn.closed or self.flow.begin_large(size, partial(self.run, [a])):
+                    if self.conn.closed:
+                        continue
+                    if size <= LARGE_BYTES or self.flow.begin_large(size, partial(self.run, [a])):
                         self._server.dispatch(self, a)
                 else:
                     self._do(a)
@@ -170,14 +172,14 @@ class Session(Reader):
 
     def reply(self, token: int, frame: bytes) -> None:
         """Answers a request. An empty `frame`: no response is due."""
-        if self.flow.has_place:
+        if self.flow.place is not None:
             self.flow.end_large()
         self.run(self.conn.answer(token, frame))
         if not self._running:
             self.flow.adjust()  # otherwise `run`'s caller adjusts in the end
 
     def forward(self, got: Got, frame: bytes | None = None) -> None:
-        if self.flow.has_place:
+        if self.flow.place is not None:
             self.flow.end_large()
         self.run(self.conn.forward(got.token, frame if frame is not None else got.frame))
         if not self._running:

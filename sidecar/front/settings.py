@@ -39,7 +39,8 @@ class FrontSettings:
     of one session; `all_unread_bytes`: of what was sent and is not read, of all sessions together, 0: no limit;
     `unproven_bytes`: of a request that is looked into before the broker has let its client in; `remembered_bytes`: of
     rights and of steady heartbeats of all sessions; `memory_bytes`: of requests of all sessions that are not handled
-    yet, 0: no limit; `large_requests`: that are worked on at a time. `upstream_tls()`: for a client's connection to the
+    yet, 0: no limit; `large_requests`: that are worked on at a time; `parked_large_requests`:
+    that wait for another broker or the coordinator beside these. `upstream_tls()`: for a client's connection to the
     broker, whose certificate must name `upstream_host` ("": the host of `broker`). `silence_ms`: how long the broker
     owes an answer before it is silent, 0: it never is. `own`: names that belong to the sidecars alone, unless the
     client's principal is in `own_principals`. `internal_topic`: shown to clients as internal."""
@@ -55,6 +56,7 @@ class FrontSettings:
     all_unread_bytes: int = 0
     memory_bytes: int = 0
     large_requests: int = 3
+    parked_large_requests: int = 4
     door: DoorSettings = DoorSettings()
     commit_lanes: int = COMMIT_LANES
     unproven_bytes: int = 4_096

@@ -45,7 +45,7 @@ class SocketServer:
         self.memory = shared(settings.memory_bytes, settings.door.connections_max, settings.held_bytes, unread)
         self.door = Door(settings.door, figures, log)
         self.sessions, self.pauses = self.door.sessions, self.door.pauses
-        self.large = LargeRequests(settings.large_requests, self.pauses)
+        self.large = LargeRequests(settings.large_requests, self.pauses, settings.parked_large_requests)
         self.links = Links(self.sessions, figures)
         self.watch = BrokerWatch(settings.silence_ms, self.broker.connect, self.sessions, silence, figures, log)
         self._rights = Shared(settings.remembered_bytes // 4)

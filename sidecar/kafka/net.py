@@ -201,8 +201,12 @@ class BrokerConnection(asyncio.Protocol):
 
     def offers(self, api_key: int, version: int) -> bool:
         """Returns whether the broker knows this version."""
-        low, high = self._versions.get(api_key, (0, -1))
+        low, high = self.versions_of(api_key)
         return low <= version <= high
+
+    def versions_of(self, api_key: int) -> tuple[int, int]:
+        """Returns the lowest and highest version that the broker knows; (0, -1): none."""
+        return self._versions.get(api_key, (0, -1))
 
     async def request(
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
@@ -239,7 +243,9 @@ class BrokerConnection(asyncio.Protocol):
         return version, flexible, self._send(key, version, req.encode(version), flexible, at_once)
 
     async def raw(self, api_key: int, version: int, body: bytes, flexible: bool, timeout_s: float = 10.0) -> bytes:
-        """Sends an encoded request body and returns the whole response frame."""
+        """Sends an encoded request body and returns the whole response frame. Raises WireError if the broker does not
+        know the version: it would close the connection, and with it end the requests of others."""
+        self.version(api_key, version, version)
         return await self._within(timeout_s, self._send(api_key, version, body, flexible))
 
     async def _within(self, timeout_s: float, response: asyncio.Future[bytes]) -> bytes:

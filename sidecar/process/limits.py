@@ -100,6 +100,13 @@ class LimitsSection(Section):
         description="Requests of more than 16 KiB, and large answers, that are worked on at a time; the others wait, and "
         "addresses have their turns. One may take 17 MiB meanwhile.",
     )
+    parked_large_requests: int = Field(
+        4,
+        ge=0,
+        description="Of these, requests that wait for another broker or for the coordinator and leave their places to "
+        "others, so that one broker that hangs stops nobody else. Further ones keep their places. One may take 17 MiB "
+        "meanwhile.",
+    )
     pending_members: int = Field(
         2_500,
         ge=1,

@@ -56,6 +56,7 @@ def front_settings(
         all_unread_bytes=s.limits.all_unread_bytes,
         memory_bytes=s.limits.queued_bytes,
         large_requests=s.limits.large_requests,
+        parked_large_requests=s.limits.parked_large_requests,
         door=DoorSettings(
             connections_max=s.limits.connections,
             per_ip_max=connections_per_ip(s.limits),

@@ -458,6 +458,7 @@ class ClientConnection:
         """Sends a request of the sidecar's own. The response comes as `Answered(token, ...)`, but not for token 0."""
         if self.closed:
             return []
+        assert self.between(), "the client's request would go on behind it"
         self._upstream.append(token)
         return [ToUpstream(frame)]
 

@@ -37,7 +37,8 @@ class Limits:
 
 
 def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]:
-    """Returns the client id and the position of the body. `pos` is the position after the correlation id."""
+    """Returns the client id and the position of the body. `pos` is the position after the correlation id. Bytes that
+    are no UTF-8 are replaced in every string, as in Kafka."""
     try:
         (n,) = _SHORT.unpack_from(frame, pos)
         pos += 2
@@ -46,12 +47,12 @@ def header_end(frame: bytes, pos: int, flexible: bool) -> tuple[str | None, int]
             end = pos + n
             if end > len(frame):
                 raise WireError("client id past the end")
-            client_id = frame[pos:end].decode()
+            client_id = frame[pos:end].decode(errors="replace")
             pos = end
         if flexible:
             pos = skip_tags(frame, pos, len(frame))
         return client_id, pos
-    except (struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (struct_error, IndexError) as exc:
         raise WireError(f"request header: {exc}") from None
 
 

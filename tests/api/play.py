@@ -28,6 +28,7 @@ from sidecar.api.call import (
     FORWARD,
     PAUSE,
     Ask,
+    BrokerSilent,
     Call,
     Client,
     Coordinate,
@@ -280,6 +281,13 @@ class Play:
         self._resume(response_frame(CORRELATION, api != Api.API_VERSIONS and flexible(api, asked), body))
         return self
 
+    def silent(self) -> Play:
+        """The broker is found silent."""
+        assert self._asked is not None and self._seen, "no broker was asked"
+        self._asked = None
+        self._resume(BrokerSilent())
+        return self
+
     def breaks(self, response: Message, match: str) -> None:
         """The broker answers so, and the handler cannot use that."""
         with pytest.raises(WireError, match=match):
@@ -373,7 +381,7 @@ class Play:
         self._call.now_ms = self._clock()
         self._seen = False
         try:
-            self._want = self._handler.send(value)
+            self._want = self._handler.throw(value) if isinstance(value, BrokerSilent) else self._handler.send(value)
             while self._want is PAUSE:
                 self.pauses += 1
                 self._want = self._handler.send(None)

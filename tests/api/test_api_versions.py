@@ -32,6 +32,20 @@ def test_an_old_broker_gets_the_consumer_protocol(version: int) -> None:
     assert client.broker_versions == {0: (0, 9), 3: (0, 13), 8: (0, 8), 18: (0, 3)}
 
 
+@pytest.mark.parametrize("asked", range(6))
+@pytest.mark.parametrize("remembered", range(6))
+def test_of_a_silent_broker_old_clients_hear_no_feature_that_begins_at_0(remembered: int, asked: int) -> None:
+    """KAFKA-17011. Symptom: Java clients before 3.8 ended if only newer ones had asked before the broker was silent."""
+    learnt, known = Learnt(), response((18, 0, 5))
+    from_0, from_7 = av.SupportedFeatureKey("group.version", 0, 1), av.SupportedFeatureKey("metadata.version", 7, 30)
+    known.supported_features = [from_0, from_7] if remembered >= 4 else [from_7]
+    Play(Api.API_VERSIONS, REQUEST, remembered, learnt=learnt, managed=()).asks().broker(known).answers(known)
+    told = response((18, 0, 5))
+    if remembered >= 3:
+        told.supported_features = [from_0, from_7] if remembered >= 4 and asked >= 4 else [from_7]
+    Play(Api.API_VERSIONS, REQUEST, asked, learnt=learnt, managed=()).asks().silent().answers(told)
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_a_broker_without_topic_ids_gets_nothing(version: int) -> None:
     """A client of the consumer protocol would wait for partitions for ever (Kafka before 2.8)."""

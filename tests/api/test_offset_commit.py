@@ -224,6 +224,34 @@ def test_a_transaction_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("refuses", ["the coordinator", "the broker", "the broker, which knows the placeholder"])
+def test_producers_before_2_0_do_not_hear_that_a_coordinator_loads(version: int, refuses: str) -> None:
+    """KAFKA-7296. Symptom: a takeover ended Java producers from 0.11 to before 2.0."""
+    topic_id = A if version >= 6 else ZERO_UUID
+    named = "" if topic_id == A else "t"
+
+    def placed(request: tc.TxnOffsetCommitRequest) -> tc.TxnOffsetCommitRequest:
+        return replace(request, topics=[replace(t, name=named, topic_id=topic_id) for t in request.topics])
+
+    def told(code: Code) -> tc.TxnOffsetCommitResponse:
+        topics = txn_response(code).topics
+        return tc.TxnOffsetCommitResponse(topics=[replace(t, name=named, topic_id=topic_id) for t in topics])
+
+    loading, expected = Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_LOAD_IN_PROGRESS
+    if version < 2:
+        expected = Code.COORDINATOR_NOT_AVAILABLE
+    check = replace(txn_check(version), partitions=((named, topic_id, 0), (named, topic_id, 1)))
+    play = Play(Api.TXN_OFFSET_COMMIT, placed(txn()), version, view=NO_AUTHORIZER).may_read("g").coordinates(check)
+    if refuses == "the coordinator":
+        play.coordinator(CheckReply(loading)).answers(told(expected))
+    elif refuses == "the broker":  # it is asked in the client's version, so it knows
+        play.coordinator(CheckReply()).asks(placed(txn("", -1, None))).broker(told(expected)).answers(told(expected))
+    else:
+        play.coordinator(CheckReply(identity=IDENTITY))
+        play.asks(placed(txn("ours-1", 1, "ours")), max(version, 3)).broker(told(loading)).answers(told(expected))
+
+
 def test_a_transaction_without_read() -> None:
     """The broker looks at the transactional id first."""
     for code in (Code.GROUP_AUTHORIZATION_FAILED, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):

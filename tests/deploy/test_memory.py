@@ -13,7 +13,7 @@ from sidecar.process.limits import LimitsSection
 
 ALONE_MB, SILENT_KB, LARGE_MIB = 84, 7.5, 17
 """Memory of a sidecar without clients, and of a silent connection (benchmarks/capacity.py); of a large request while
-its handler works (front/large.py)."""
+its handler works or waits (front/large.py)."""
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -29,6 +29,7 @@ def parts() -> dict[str, float]:
         "`members_bytes`": s.members_bytes,
         "`remembered_bytes`": s.remembered_bytes,
         "`large_requests`, 17 MiB each": s.large_requests * LARGE_MIB << 20,
+        "`parked_large_requests`, 17 MiB each": s.parked_large_requests * LARGE_MIB << 20,
     }
 
 

@@ -10,14 +10,28 @@ from typing import Any
 
 import pytest
 
+from sidecar.api.access import lets_in
+from sidecar.api.call import PAUSE, Ask, Call, Coordinate, Handler, Store, Want
+from sidecar.api.handlers import HANDLERS
+from sidecar.core.classic.events import SyncGroup
+from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
+from sidecar.core.runtime.offset_checks import CheckReply
+from sidecar.core.vocabulary.errors import Code
+from sidecar.front import dispatcher
 from sidecar.front.large import LARGE_BYTES, Sender
 from sidecar.front.session import Session
+from sidecar.kafka.lanes import Lane
+from sidecar.link.messages import CommitEnded, Request
 from sidecar.proxy.actions import Got
+from sidecar.wire.apis import ALONE, SERVED, Api
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import consumer_group_describe as cd
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import join_group as jg
+from sidecar.wire.generated import metadata as md
+from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import sync_group as sy
 from tests.front.reception import group, response, run
 from tests.inprocess import messages
 from tests.inprocess.embedded_front import EmbeddedFront
@@ -177,5 +191,168 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
         for _ in range(10):
             await embedded.request()
         assert embedded.front.server.large.handled == 0
+
+    run(lambda bench: main())
+
+
+WANTS: dict[str, Callable[[Call], Want]] = {
+    "the broker": lambda call: Ask(lets_in(call.correlation_id)),
+    "another broker": lambda call: Store(2, Api.METADATA, 0, md.MetadataRequest([]).encode(0), False),
+    "the coordinator": lambda call: Coordinate(ConsumerHeartbeat("g", "m", 0)),
+    "its next slice": lambda call: PAUSE,
+}
+
+
+@pytest.mark.parametrize("wants", WANTS)
+def test_a_client_that_goes_takes_no_place_afterwards(wants: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: three clients that went while another broker had their OffsetFetch ended all large requests for ever:
+    the answer took a place for a session that had given back all it held."""
+
+    def works(call: Call) -> Handler:
+        yield PAUSE
+        yield WANTS[wants](call)
+        yield PAUSE
+        return b""
+
+    handlers: dict[int, Callable[[Call], Handler]] = dict.fromkeys(ALONE, works)
+    monkeypatch.setattr(dispatcher, "HANDLERS", {**HANDLERS, **handlers})
+
+    async def main() -> None:
+        embedded = EmbeddedFront(large_requests=1)
+        embedded.show()
+        brokers, large = embedded.brokers, embedded.front.server.large
+        for api in sorted(ALONE):
+            client = await embedded.client()
+            client.session.conn.served = SERVED  # brokers for which Metadata is looked into
+            for node_id in brokers.nodes:
+                brokers.pause(node_id)
+            client.send(messages.smallest(api, "g"))
+            await turns()
+            client.close()
+            for node_id in brokers.nodes:
+                brokers.resume(node_id)
+            if wants == "the coordinator":
+                embedded.reply(await embedded.request(), HeartbeatReply())
+            await turns()
+            assert large.handled == large.parked == 0, Api(api).name
+
+    run(lambda bench: main())
+
+
+COMMIT = oc.OffsetCommitRequest(
+    "g",
+    1,
+    "m",
+    topics=[oc.OffsetCommitRequestTopic("t", partitions=[oc.OffsetCommitRequestPartition(p) for p in range(5_000)])],
+)
+SYNC = sy.SyncGroupRequest(
+    "g", 1, "m", None, "consumer", "range", [sy.SyncGroupRequestAssignment("m", b"x" * LARGE_BYTES)]
+)
+LONG = 500
+"""More turns of the loop than several large commits need in slices."""
+
+
+class Hanging:
+    """Clients with large commits that wait for a broker that stands still, or for the coordinator."""
+
+    def __init__(self, **given: Any) -> None:
+        self.embedded = EmbeddedFront(commit_lanes=1, **given)
+        self.embedded.show(leaders=(2,), authorizer=False)
+        self.large = self.embedded.front.server.large
+        self.clients: list[EmbeddedClient] = []
+        self.checks: list[Request] = []
+
+    async def commits(self, count: int, checked: bool) -> None:
+        await self.embedded.cluster.lane(2, Lane.COMMITS, 0)
+        self.embedded.brokers.pause(2)
+        for n in range(count):
+            client = await self.embedded.client()
+            client.post(COMMIT, 8)
+            await turns(LONG)
+            self.clients.append(client)
+            sent = self.embedded.of(Request)[len(self.checks) :]
+            for check in sent:
+                self.checks.append(check)
+                if checked:
+                    self.embedded.reply(check, CheckReply(ticket=n + 1))
+                    await turns(LONG)
+
+    async def syncs(self) -> bool:
+        """Returns whether a large SyncGroup gets to the coordinator at once."""
+        leader = await self.embedded.client("10.0.0.1")
+        leader.post(SYNC, 5)
+        await turns()
+        return any(isinstance(r.event, SyncGroup) for r in self.embedded.of(Request))
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["another broker", "the coordinator"])
+def test_who_waits_for_another_broker_or_the_coordinator_is_parked(checked: bool) -> None:
+    """Symptom: three clients whose commits waited for one broker that hung stopped all large requests for 10 s, also
+    the SyncGroups of groups at other brokers."""
+
+    async def main() -> None:
+        hanging = Hanging(large_requests=1, parked_large_requests=2)
+        await hanging.commits(2, checked)
+        assert (hanging.large.handled, hanging.large.parked) == (0, 2)
+        assert await hanging.syncs()
+
+    run(lambda bench: main())
+
+
+def test_only_so_many_are_parked() -> None:
+    async def main() -> None:
+        hanging = Hanging(large_requests=1, parked_large_requests=2)
+        await hanging.commits(4, True)
+        assert (hanging.large.handled, hanging.large.parked, len(hanging.checks)) == (1, 2, 3)
+        assert not await hanging.syncs()
+
+    run(lambda bench: main())
+
+
+def test_who_was_parked_goes_on_as_before() -> None:
+    async def main() -> None:
+        hanging = Hanging(large_requests=1, parked_large_requests=3)
+        most, begin = 0, hanging.large._begin
+
+        def begins(sender: Sender) -> None:
+            nonlocal most
+            begin(sender)
+            most = max(most, hanging.large.handled)
+
+        hanging.large._begin = begins  # type: ignore[method-assign]
+        await hanging.commits(3, True)
+        for client in hanging.clients:
+            client.post(md.MetadataRequest([]), 9)
+        hanging.embedded.brokers.resume(2)
+        await turns(3 * LONG)
+        for client in hanging.clients:
+            commit, behind = client.received()
+            told = oc.OffsetCommitResponse.decode(8, commit, 9)
+            assert {p.error_code for p in told.topics[0].partitions} == {Code.NONE}
+            assert int.from_bytes(behind[4:8], "big") == client._correlation, "in their order"
+        assert (most, hanging.large.handled, hanging.large.parked) == (1, 0, 0)
+        assert {m.ticket for m in hanging.embedded.of(CommitEnded) if m.sure} == {1, 2, 3}
+
+    run(lambda bench: main())
+
+
+def test_who_goes_while_it_waits_for_a_place_again_ends_its_commit() -> None:
+    async def main() -> None:
+        hanging = Hanging(large_requests=1, parked_large_requests=1)
+        await hanging.commits(1, False)
+        await sent_alone(hanging.embedded)
+        hanging.embedded.reply(hanging.checks[0], CheckReply(ticket=7))
+        await turns(LONG)
+        assert (hanging.large.handled, hanging.large.parked) == (1, 1)
+        hanging.clients[0].close()
+        await turns(LONG)
+        assert hanging.embedded.of(CommitEnded) == [CommitEnded(7, sure=True)]
+        assert (hanging.large.handled, hanging.large.parked) == (1, 0)
+
+    async def sent_alone(embedded: EmbeddedFront) -> None:
+        """Another large request, which keeps the place."""
+        embedded.front.server.dispatch = lambda session, got: None
+        (await embedded.client()).send(large(1))
+        await turns()
 
     run(lambda bench: main())

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.front import coordinator_channel as module
-from sidecar.link.messages import Request, View
+from sidecar.link.messages import GroupRules, Request, View
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import find_coordinator as fc
 from tests.front.test_front import run
 from tests.inprocess.embedded_front import EmbeddedFront
-from tests.inprocess.embedded_sidecar import turns, until
-from tests.inprocess.messages import join
+from tests.inprocess.embedded_sidecar import EmbeddedClient, turns, until
+from tests.inprocess.messages import join, metadata
 
 BROKERS = {1: ("b1", 9), 2: ("b2", 9)}
 OLD = View(owners=(2,), leaders=(1,), brokers=BROKERS)
@@ -84,22 +86,43 @@ def test_a_client_that_has_gone_is_not_waited_for() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("waits", ["for the broker", "for the owner"])
-def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str) -> None:
+WAITS: dict[str, dict[str, Any] | None] = {
+    "for the broker": {"authorizer": True},
+    "for the owner": {"owners": (2,), "suspects": (2,)},
+    "for the coordinator": None,
+}
+ENDS: dict[str, Callable[[EmbeddedClient], None]] = {
+    "sends no more": lambda client: client.transport.feed_eof(),
+    "resets": lambda client: client.transport.lose(ConnectionResetError()),
+    "is closed with the broker's connection": lambda client: (
+        client.session.reached.transport.lose() if client.session.reached else None
+    ),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("waits", WAITS)
+def test_the_join_of_a_client_that_has_gone_meanwhile_is_not_handled(waits: str, ends: str) -> None:
     """Symptom (KAFKA-20985): a static member gave its first JoinGroup up and sent another over a new connection. The
     first one, held up here, came behind it and took its place: the second one was fenced, which ends the client."""
 
     async def test(embedded: EmbeddedFront) -> None:
-        embedded.show(**({"authorizer": True} if waits == "for the broker" else {"owners": (2,), "suspects": (2,)}))
-        if waits == "for the broker":
-            embedded.brokers.faults.delay(Api.HEARTBEAT, 0.5)
+        view = WAITS[waits]
+        if view is None:
+            embedded.front.from_coordinator(GroupRules())
+        else:
+            embedded.show(**view)
         client = await embedded.client()
+        await client.ask(metadata(), 9)
+        right = embedded.brokers.faults.hang(Api.HEARTBEAT, times=waits == "for the broker")
         client.post(join("g", "m1"), 1)
         await turns(5)
-        client.transport.feed_eof()
+        ENDS[ends](client)
         await turns()
         embedded.show()
+        right.release()
         await until(lambda: client.closed)
-        assert not embedded.of(Request)
+        await turns()
+        assert not embedded.of(Request) and not embedded.front.channel.under_way
 
     run(test)

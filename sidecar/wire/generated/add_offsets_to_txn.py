@@ -60,7 +60,7 @@ def _d0_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -72,7 +72,7 @@ def _d0_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     return AddOffsetsToTxnRequest(f_transactional_id, f_producer_id, f_producer_epoch, f_group_id), p
 
@@ -104,7 +104,7 @@ def _d1_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -120,7 +120,7 @@ def _d1_AddOffsetsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddOffsetsToTx
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -176,7 +176,7 @@ def decode_add_offsets_to_txn_request(version: int, buf: bytes, pos: int = 0) ->
         raise WireError(f"AddOffsetsToTxnRequest: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddOffsetsToTxnRequest v{version}: {exc}") from None
 
 
@@ -199,7 +199,7 @@ def decode_add_offsets_to_txn_request_in_slices(version: int, buf: bytes, pos: i
         return decode_add_offsets_to_txn_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddOffsetsToTxnRequest v{version}: {exc}") from None
     return msg
 
@@ -283,7 +283,7 @@ def decode_add_offsets_to_txn_response(version: int, buf: bytes, pos: int = 0) -
         raise WireError(f"AddOffsetsToTxnResponse: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddOffsetsToTxnResponse v{version}: {exc}") from None
 
 
@@ -306,7 +306,7 @@ def decode_add_offsets_to_txn_response_in_slices(version: int, buf: bytes, pos: 
         return decode_add_offsets_to_txn_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddOffsetsToTxnResponse v{version}: {exc}") from None
     return msg
 

@@ -80,7 +80,7 @@ def _d0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -103,7 +103,7 @@ def _ds0_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -142,7 +142,7 @@ def _d1_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> tuple[AddPartitions
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -176,7 +176,7 @@ def _ds1_AddPartitionsToTxnTopic(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -247,7 +247,7 @@ def _d2_AddPartitionsToTxnTransaction(b: bytes, p: int, e: int) -> tuple[AddPart
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_verify_only = _u_qho(b, p)
     p += 11
@@ -286,7 +286,7 @@ def _ds2_AddPartitionsToTxnTransaction(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_verify_only = _u_qho(b, p)
     p += 11
@@ -363,7 +363,7 @@ def _d0_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
         q = p + n
         if q > e:
             raise WireError("v3_and_below_transactional_id: past the end")
-        f_v3_and_below_transactional_id = b[p:q].decode()
+        f_v3_and_below_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
     p += 10
@@ -391,7 +391,7 @@ def _ds0_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n
         if q > e:
             raise WireError("v3_and_below_transactional_id: past the end")
-        f_v3_and_below_transactional_id = b[p:q].decode()
+        f_v3_and_below_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
     p += 10
@@ -455,7 +455,7 @@ def _d1_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> tuple[AddPartitio
         q = p + n - 1
         if q > e:
             raise WireError("v3_and_below_transactional_id: past the end")
-        f_v3_and_below_transactional_id = b[p:q].decode()
+        f_v3_and_below_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
     p += 10
@@ -494,7 +494,7 @@ def _ds1_AddPartitionsToTxnRequest(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n - 1
         if q > e:
             raise WireError("v3_and_below_transactional_id: past the end")
-        f_v3_and_below_transactional_id = b[p:q].decode()
+        f_v3_and_below_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_v3_and_below_producer_id, f_v3_and_below_producer_epoch = _u_qh(b, p)
     p += 10
@@ -656,7 +656,7 @@ def decode_add_partitions_to_txn_request(version: int, buf: bytes, pos: int = 0)
         raise WireError(f"AddPartitionsToTxnRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddPartitionsToTxnRequest v{version}: {exc}") from None
 
 
@@ -691,7 +691,7 @@ def decode_add_partitions_to_txn_request_in_slices(version: int, buf: bytes, pos
         return decode_add_partitions_to_txn_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddPartitionsToTxnRequest v{version}: {exc}") from None
     return msg
 
@@ -752,7 +752,7 @@ def _d0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -778,7 +778,7 @@ def _ds0_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -838,7 +838,7 @@ def _d1_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> tuple[AddPart
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -875,7 +875,7 @@ def _ds1_AddPartitionsToTxnTopicResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -997,7 +997,7 @@ def _d2_AddPartitionsToTxnResult(b: bytes, p: int, e: int) -> tuple[AddPartition
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1034,7 +1034,7 @@ def _ds2_AddPartitionsToTxnResult(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1330,7 +1330,7 @@ def decode_add_partitions_to_txn_response(version: int, buf: bytes, pos: int = 0
         raise WireError(f"AddPartitionsToTxnResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddPartitionsToTxnResponse v{version}: {exc}") from None
 
 
@@ -1365,7 +1365,7 @@ def decode_add_partitions_to_txn_response_in_slices(version: int, buf: bytes, po
         return decode_add_partitions_to_txn_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AddPartitionsToTxnResponse v{version}: {exc}") from None
     return msg
 

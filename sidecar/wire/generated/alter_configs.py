@@ -72,7 +72,7 @@ def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -82,7 +82,7 @@ def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     return AlterableConfig(f_name, f_value), p
 
@@ -116,7 +116,7 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -130,7 +130,7 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -175,7 +175,7 @@ def _d0_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -203,7 +203,7 @@ def _ds0_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, 
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -267,7 +267,7 @@ def _d1_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -306,7 +306,7 @@ def _ds1_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, 
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -524,7 +524,7 @@ def decode_alter_configs_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"AlterConfigsRequest: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterConfigsRequest v{version}: {exc}") from None
 
 
@@ -553,7 +553,7 @@ def decode_alter_configs_request_in_slices(version: int, buf: bytes, pos: int = 
         return decode_alter_configs_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterConfigsRequest v{version}: {exc}") from None
     return msg
 
@@ -606,7 +606,7 @@ def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -618,7 +618,7 @@ def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     return AlterConfigsResourceResponse(f_error_code, f_error_message, f_resource_type, f_resource_name), p
 
@@ -656,7 +656,7 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -672,7 +672,7 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -860,7 +860,7 @@ def decode_alter_configs_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"AlterConfigsResponse: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterConfigsResponse v{version}: {exc}") from None
 
 
@@ -889,7 +889,7 @@ def decode_alter_configs_response_in_slices(version: int, buf: bytes, pos: int =
         return decode_alter_configs_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterConfigsResponse v{version}: {exc}") from None
     return msg
 

@@ -84,7 +84,7 @@ def _d0_AlterShareGroupOffsetsRequestTopic(b: bytes, p: int, e: int) -> tuple[Al
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -121,7 +121,7 @@ def _ds0_AlterShareGroupOffsetsRequestTopic(b: bytes, p: int, e: int) -> Generat
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -198,7 +198,7 @@ def _d0_AlterShareGroupOffsetsRequest(b: bytes, p: int, e: int) -> tuple[AlterSh
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -235,7 +235,7 @@ def _ds0_AlterShareGroupOffsetsRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -315,7 +315,7 @@ def decode_alter_share_group_offsets_request(version: int, buf: bytes, pos: int 
         raise WireError(f"AlterShareGroupOffsetsRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterShareGroupOffsetsRequest v{version}: {exc}") from None
 
 
@@ -340,7 +340,7 @@ def decode_alter_share_group_offsets_request_in_slices(version: int, buf: bytes,
         return decode_alter_share_group_offsets_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterShareGroupOffsetsRequest v{version}: {exc}") from None
     return msg
 
@@ -404,7 +404,7 @@ def _d0_AlterShareGroupOffsetsResponsePartition(b: bytes, p: int, e: int) -> tup
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -443,7 +443,7 @@ def _d0_AlterShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> tuple[A
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -485,7 +485,7 @@ def _ds0_AlterShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> Genera
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -571,7 +571,7 @@ def _d0_AlterShareGroupOffsetsResponse(b: bytes, p: int, e: int) -> tuple[AlterS
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -610,7 +610,7 @@ def _ds0_AlterShareGroupOffsetsResponse(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -698,7 +698,7 @@ def decode_alter_share_group_offsets_response(version: int, buf: bytes, pos: int
         raise WireError(f"AlterShareGroupOffsetsResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterShareGroupOffsetsResponse v{version}: {exc}") from None
 
 
@@ -723,7 +723,7 @@ def decode_alter_share_group_offsets_response_in_slices(version: int, buf: bytes
         return decode_alter_share_group_offsets_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"AlterShareGroupOffsetsResponse v{version}: {exc}") from None
     return msg
 

@@ -81,7 +81,7 @@ def _d1_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
         q = p + n - 1
         if q > e:
             raise WireError("client_software_name: past the end")
-        f_client_software_name = b[p:q].decode()
+        f_client_software_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -95,7 +95,7 @@ def _d1_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
         q = p + n - 1
         if q > e:
             raise WireError("client_software_version: past the end")
-        f_client_software_version = b[p:q].decode()
+        f_client_software_version = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -139,7 +139,7 @@ def _d2_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
         q = p + n - 1
         if q > e:
             raise WireError("client_software_name: past the end")
-        f_client_software_name = b[p:q].decode()
+        f_client_software_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -153,7 +153,7 @@ def _d2_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
         q = p + n - 1
         if q > e:
             raise WireError("client_software_version: past the end")
-        f_client_software_version = b[p:q].decode()
+        f_client_software_version = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -167,7 +167,7 @@ def _d2_ApiVersionsRequest(b: bytes, p: int, e: int) -> tuple[ApiVersionsRequest
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_node_id, = _u_i(b, p)
     p += 4
@@ -239,7 +239,7 @@ def decode_api_versions_request(version: int, buf: bytes, pos: int = 0) -> tuple
         raise WireError(f"ApiVersionsRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ApiVersionsRequest v{version}: {exc}") from None
 
 
@@ -262,7 +262,7 @@ def decode_api_versions_request_in_slices(version: int, buf: bytes, pos: int = 0
         return decode_api_versions_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ApiVersionsRequest v{version}: {exc}") from None
     return msg
 
@@ -366,7 +366,7 @@ def _d1_SupportedFeatureKey(b: bytes, p: int, e: int) -> tuple[SupportedFeatureK
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_min_version, f_max_version = _u_hh(b, p)
     p += 4
@@ -412,7 +412,7 @@ def _d1_FinalizedFeatureKey(b: bytes, p: int, e: int) -> tuple[FinalizedFeatureK
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_max_version_level, f_min_version_level = _u_hh(b, p)
     p += 4
@@ -841,7 +841,7 @@ def decode_api_versions_response(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"ApiVersionsResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ApiVersionsResponse v{version}: {exc}") from None
 
 
@@ -876,7 +876,7 @@ def decode_api_versions_response_in_slices(version: int, buf: bytes, pos: int = 
         return decode_api_versions_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ApiVersionsResponse v{version}: {exc}") from None
     return msg
 

@@ -80,7 +80,7 @@ def _d0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[Consumer
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -121,7 +121,7 @@ def _ds0_ConsumerGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -189,7 +189,7 @@ def decode_consumer_group_describe_request(version: int, buf: bytes, pos: int = 
         raise WireError(f"ConsumerGroupDescribeRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupDescribeRequest v{version}: {exc}") from None
 
 
@@ -216,7 +216,7 @@ def decode_consumer_group_describe_request_in_slices(version: int, buf: bytes, p
         return decode_consumer_group_describe_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupDescribeRequest v{version}: {exc}") from None
     return msg
 
@@ -305,7 +305,7 @@ def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -344,7 +344,7 @@ def _ds0_TopicPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -464,7 +464,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -478,7 +478,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -492,7 +492,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -508,7 +508,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -522,7 +522,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -548,7 +548,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -564,7 +564,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     f_assignment, p = _d0_Assignment(b, p, e)
     f_target_assignment, p = _d0_Assignment(b, p, e)
@@ -588,7 +588,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -602,7 +602,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -616,7 +616,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -632,7 +632,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -646,7 +646,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -675,7 +675,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -691,7 +691,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     f_assignment, p = yield from _ds0_Assignment(b, p, e)
     f_target_assignment, p = yield from _ds0_Assignment(b, p, e)
@@ -882,7 +882,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -896,7 +896,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -910,7 +910,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -926,7 +926,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -940,7 +940,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -966,7 +966,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -982,7 +982,7 @@ def _d1_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     f_assignment, p = _d0_Assignment(b, p, e)
     f_target_assignment, p = _d0_Assignment(b, p, e)
@@ -1008,7 +1008,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1022,7 +1022,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1036,7 +1036,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -1052,7 +1052,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1066,7 +1066,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1095,7 +1095,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -1111,7 +1111,7 @@ def _ds1_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     f_assignment, p = yield from _ds0_Assignment(b, p, e)
     f_target_assignment, p = yield from _ds0_Assignment(b, p, e)
@@ -1308,7 +1308,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1322,7 +1322,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1336,7 +1336,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -1352,7 +1352,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1393,7 +1393,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1407,7 +1407,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1421,7 +1421,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -1437,7 +1437,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1584,7 +1584,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1598,7 +1598,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1612,7 +1612,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -1628,7 +1628,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1669,7 +1669,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1683,7 +1683,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1697,7 +1697,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -1713,7 +1713,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2011,7 +2011,7 @@ def decode_consumer_group_describe_response(version: int, buf: bytes, pos: int =
         raise WireError(f"ConsumerGroupDescribeResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupDescribeResponse v{version}: {exc}") from None
 
 
@@ -2038,7 +2038,7 @@ def decode_consumer_group_describe_response_in_slices(version: int, buf: bytes, 
         return decode_consumer_group_describe_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupDescribeResponse v{version}: {exc}") from None
     return msg
 

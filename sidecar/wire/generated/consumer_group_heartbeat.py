@@ -137,7 +137,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -151,7 +151,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -167,7 +167,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -181,7 +181,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -210,7 +210,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -226,7 +226,7 @@ def _d0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("server_assignor: past the end")
-        f_server_assignor = b[p:q].decode()
+        f_server_assignor = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -264,7 +264,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -278,7 +278,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -294,7 +294,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -308,7 +308,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -340,7 +340,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -356,7 +356,7 @@ def _ds0_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("server_assignor: past the end")
-        f_server_assignor = b[p:q].decode()
+        f_server_assignor = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -567,7 +567,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -581,7 +581,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -597,7 +597,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -611,7 +611,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -640,7 +640,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -656,7 +656,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -670,7 +670,7 @@ def _d1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[Consume
         q = p + n - 1
         if q > e:
             raise WireError("server_assignor: past the end")
-        f_server_assignor = b[p:q].decode()
+        f_server_assignor = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -708,7 +708,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -722,7 +722,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -738,7 +738,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -752,7 +752,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -784,7 +784,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -800,7 +800,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("subscribed_topic_regex: past the end")
-        f_subscribed_topic_regex = b[p:q].decode()
+        f_subscribed_topic_regex = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -814,7 +814,7 @@ def _ds1_ConsumerGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("server_assignor: past the end")
-        f_server_assignor = b[p:q].decode()
+        f_server_assignor = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1054,7 +1054,7 @@ def decode_consumer_group_heartbeat_request(version: int, buf: bytes, pos: int =
         raise WireError(f"ConsumerGroupHeartbeatRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupHeartbeatRequest v{version}: {exc}") from None
 
 
@@ -1081,7 +1081,7 @@ def decode_consumer_group_heartbeat_request_in_slices(version: int, buf: bytes, 
         return decode_consumer_group_heartbeat_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupHeartbeatRequest v{version}: {exc}") from None
     return msg
 
@@ -1272,7 +1272,7 @@ def _d0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Consum
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1286,7 +1286,7 @@ def _d0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Consum
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms = _u_ii(b, p)
     p += 8
@@ -1317,7 +1317,7 @@ def _ds0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1331,7 +1331,7 @@ def _ds0_ConsumerGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms = _u_ii(b, p)
     p += 8
@@ -1435,7 +1435,7 @@ def decode_consumer_group_heartbeat_response(version: int, buf: bytes, pos: int 
         raise WireError(f"ConsumerGroupHeartbeatResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupHeartbeatResponse v{version}: {exc}") from None
 
 
@@ -1462,7 +1462,7 @@ def decode_consumer_group_heartbeat_response_in_slices(version: int, buf: bytes,
         return decode_consumer_group_heartbeat_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerGroupHeartbeatResponse v{version}: {exc}") from None
     return msg
 

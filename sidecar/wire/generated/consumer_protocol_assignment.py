@@ -53,7 +53,7 @@ def _d0_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
         q = p + n
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -139,7 +139,7 @@ def decode_consumer_protocol_assignment(version: int, buf: bytes, pos: int = 0) 
         raise WireError(f"ConsumerProtocolAssignment: version {version} is not one of 0-3")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerProtocolAssignment v{version}: {exc}") from None
 
 

@@ -64,7 +64,7 @@ def _d1_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
         q = p + n
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -107,7 +107,7 @@ def _d0_ConsumerProtocolSubscription(b: bytes, p: int, e: int) -> tuple[Consumer
                 q = p + n
                 if q > e:
                     raise WireError("topics: past the end")
-                y_topics = b[p:q].decode()
+                y_topics = b[p:q].decode(errors="replace")
                 p = q
             l_topics.append(y_topics)
         f_topics = l_topics
@@ -159,7 +159,7 @@ def _d1_ConsumerProtocolSubscription(b: bytes, p: int, e: int) -> tuple[Consumer
                 q = p + n
                 if q > e:
                     raise WireError("topics: past the end")
-                y_topics = b[p:q].decode()
+                y_topics = b[p:q].decode(errors="replace")
                 p = q
             l_topics.append(y_topics)
         f_topics = l_topics
@@ -227,7 +227,7 @@ def _d2_ConsumerProtocolSubscription(b: bytes, p: int, e: int) -> tuple[Consumer
                 q = p + n
                 if q > e:
                     raise WireError("topics: past the end")
-                y_topics = b[p:q].decode()
+                y_topics = b[p:q].decode(errors="replace")
                 p = q
             l_topics.append(y_topics)
         f_topics = l_topics
@@ -298,7 +298,7 @@ def _d3_ConsumerProtocolSubscription(b: bytes, p: int, e: int) -> tuple[Consumer
                 q = p + n
                 if q > e:
                     raise WireError("topics: past the end")
-                y_topics = b[p:q].decode()
+                y_topics = b[p:q].decode(errors="replace")
                 p = q
             l_topics.append(y_topics)
         f_topics = l_topics
@@ -334,7 +334,7 @@ def _d3_ConsumerProtocolSubscription(b: bytes, p: int, e: int) -> tuple[Consumer
         q = p + n
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     return ConsumerProtocolSubscription(f_topics, f_user_data, f_owned_partitions, f_generation_id, f_rack_id), p
 
@@ -391,7 +391,7 @@ def decode_consumer_protocol_subscription(version: int, buf: bytes, pos: int = 0
         raise WireError(f"ConsumerProtocolSubscription: version {version} is not one of 0-3")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ConsumerProtocolSubscription v{version}: {exc}") from None
 
 

@@ -128,7 +128,7 @@ def _d0_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -138,7 +138,7 @@ def _d0_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     return CreatableTopicConfig(f_name, f_value), p
 
@@ -172,7 +172,7 @@ def _d1_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -186,7 +186,7 @@ def _d1_CreatableTopicConfig(b: bytes, p: int, e: int) -> tuple[CreatableTopicCo
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -229,7 +229,7 @@ def _d0_CreatableTopic(b: bytes, p: int, e: int) -> tuple[CreatableTopic, int]:
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_num_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -290,7 +290,7 @@ def _d1_CreatableTopic(b: bytes, p: int, e: int) -> tuple[CreatableTopic, int]:
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_num_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -439,7 +439,7 @@ def decode_create_topics_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"CreateTopicsRequest: version {version} is not one of 2-7")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"CreateTopicsRequest v{version}: {exc}") from None
 
 
@@ -505,7 +505,7 @@ def _d1_CreatableTopicConfigs(b: bytes, p: int, e: int) -> tuple[CreatableTopicC
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -519,7 +519,7 @@ def _d1_CreatableTopicConfigs(b: bytes, p: int, e: int) -> tuple[CreatableTopicC
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -565,7 +565,7 @@ def _d0_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -577,7 +577,7 @@ def _d0_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     return CreatableTopicResult(f_name, ZERO_UUID, f_error_code, f_error_message, 0, -1, -1, []), p
 
@@ -612,7 +612,7 @@ def _d1_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -628,7 +628,7 @@ def _d1_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_num_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -722,7 +722,7 @@ def _d2_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -743,7 +743,7 @@ def _d2_CreatableTopicResult(b: bytes, p: int, e: int) -> tuple[CreatableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_num_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -945,7 +945,7 @@ def decode_create_topics_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"CreateTopicsResponse: version {version} is not one of 2-7")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"CreateTopicsResponse v{version}: {exc}") from None
 
 

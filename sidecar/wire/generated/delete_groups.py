@@ -63,7 +63,7 @@ def _d0_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsReque
                 q = p + n
                 if q > e:
                     raise WireError("groups_names: past the end")
-                y_groups_names = b[p:q].decode()
+                y_groups_names = b[p:q].decode(errors="replace")
                 p = q
             l_groups_names.append(y_groups_names)
         f_groups_names = l_groups_names
@@ -91,7 +91,7 @@ def _ds0_DeleteGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
                 q = p + n
                 if q > e:
                     raise WireError("groups_names: past the end")
-                y_groups_names = b[p:q].decode()
+                y_groups_names = b[p:q].decode(errors="replace")
                 p = q
             l_groups_names.append(y_groups_names)
         f_groups_names = l_groups_names
@@ -148,7 +148,7 @@ def _d1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> tuple[DeleteGroupsReque
                 q = p + n - 1
                 if q > e:
                     raise WireError("groups_names: past the end")
-                y_groups_names = b[p:q].decode()
+                y_groups_names = b[p:q].decode(errors="replace")
                 p = q
             l_groups_names.append(y_groups_names)
         f_groups_names = l_groups_names
@@ -187,7 +187,7 @@ def _ds1_DeleteGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
                 q = p + n - 1
                 if q > e:
                     raise WireError("groups_names: past the end")
-                y_groups_names = b[p:q].decode()
+                y_groups_names = b[p:q].decode(errors="replace")
                 p = q
             l_groups_names.append(y_groups_names)
         f_groups_names = l_groups_names
@@ -255,7 +255,7 @@ def decode_delete_groups_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"DeleteGroupsRequest: version {version} is not one of 0-3")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteGroupsRequest v{version}: {exc}") from None
 
 
@@ -286,7 +286,7 @@ def decode_delete_groups_request_in_slices(version: int, buf: bytes, pos: int = 
         return decode_delete_groups_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteGroupsRequest v{version}: {exc}") from None
     return msg
 
@@ -336,7 +336,7 @@ def _d0_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -365,7 +365,7 @@ def _d1_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -403,7 +403,7 @@ def _d2_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -419,7 +419,7 @@ def _d2_DeletableGroupResult(b: bytes, p: int, e: int) -> tuple[DeletableGroupRe
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -682,7 +682,7 @@ def decode_delete_groups_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"DeleteGroupsResponse: version {version} is not one of 0-3")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteGroupsResponse v{version}: {exc}") from None
 
 
@@ -713,7 +713,7 @@ def decode_delete_groups_response_in_slices(version: int, buf: bytes, pos: int =
         return decode_delete_groups_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteGroupsResponse v{version}: {exc}") from None
     return msg
 

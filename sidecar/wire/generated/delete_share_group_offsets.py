@@ -63,7 +63,7 @@ def _d0_DeleteShareGroupOffsetsRequestTopic(b: bytes, p: int, e: int) -> tuple[D
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -98,7 +98,7 @@ def _d0_DeleteShareGroupOffsetsRequest(b: bytes, p: int, e: int) -> tuple[Delete
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -135,7 +135,7 @@ def _ds0_DeleteShareGroupOffsetsRequest(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -215,7 +215,7 @@ def decode_delete_share_group_offsets_request(version: int, buf: bytes, pos: int
         raise WireError(f"DeleteShareGroupOffsetsRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteShareGroupOffsetsRequest v{version}: {exc}") from None
 
 
@@ -240,7 +240,7 @@ def decode_delete_share_group_offsets_request_in_slices(version: int, buf: bytes
         return decode_delete_share_group_offsets_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteShareGroupOffsetsRequest v{version}: {exc}") from None
     return msg
 
@@ -297,7 +297,7 @@ def _d0_DeleteShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> tuple[
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -318,7 +318,7 @@ def _d0_DeleteShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -369,7 +369,7 @@ def _d0_DeleteShareGroupOffsetsResponse(b: bytes, p: int, e: int) -> tuple[Delet
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -408,7 +408,7 @@ def _ds0_DeleteShareGroupOffsetsResponse(b: bytes, p: int, e: int) -> Generator[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -496,7 +496,7 @@ def decode_delete_share_group_offsets_response(version: int, buf: bytes, pos: in
         raise WireError(f"DeleteShareGroupOffsetsResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteShareGroupOffsetsResponse v{version}: {exc}") from None
 
 
@@ -521,7 +521,7 @@ def decode_delete_share_group_offsets_response_in_slices(version: int, buf: byte
         return decode_delete_share_group_offsets_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteShareGroupOffsetsResponse v{version}: {exc}") from None
     return msg
 

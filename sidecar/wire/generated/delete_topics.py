@@ -78,7 +78,7 @@ def _d2_DeleteTopicState(b: bytes, p: int, e: int) -> tuple[DeleteTopicState, in
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -127,7 +127,7 @@ def _d0_DeleteTopicsRequest(b: bytes, p: int, e: int) -> tuple[DeleteTopicsReque
                 q = p + n
                 if q > e:
                     raise WireError("topic_names: past the end")
-                y_topic_names = b[p:q].decode()
+                y_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_topic_names.append(y_topic_names)
         f_topic_names = l_topic_names
@@ -173,7 +173,7 @@ def _d1_DeleteTopicsRequest(b: bytes, p: int, e: int) -> tuple[DeleteTopicsReque
                 q = p + n - 1
                 if q > e:
                     raise WireError("topic_names: past the end")
-                y_topic_names = b[p:q].decode()
+                y_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_topic_names.append(y_topic_names)
         f_topic_names = l_topic_names
@@ -263,7 +263,7 @@ def decode_delete_topics_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"DeleteTopicsRequest: version {version} is not one of 1-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteTopicsRequest v{version}: {exc}") from None
 
 
@@ -305,7 +305,7 @@ def _d0_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -336,7 +336,7 @@ def _d1_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -376,7 +376,7 @@ def _d2_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -392,7 +392,7 @@ def _d2_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -442,7 +442,7 @@ def _d3_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -463,7 +463,7 @@ def _d3_DeletableTopicResult(b: bytes, p: int, e: int) -> tuple[DeletableTopicRe
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -656,7 +656,7 @@ def decode_delete_topics_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"DeleteTopicsResponse: version {version} is not one of 1-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DeleteTopicsResponse v{version}: {exc}") from None
 
 

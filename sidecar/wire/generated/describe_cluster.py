@@ -117,7 +117,7 @@ def decode_describe_cluster_request(version: int, buf: bytes, pos: int = 0) -> t
         raise WireError(f"DescribeClusterRequest: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeClusterRequest v{version}: {exc}") from None
 
 
@@ -172,7 +172,7 @@ def _d0_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -188,7 +188,7 @@ def _d0_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
         q = p + n - 1
         if q > e:
             raise WireError("rack: past the end")
-        f_rack = b[p:q].decode()
+        f_rack = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -239,7 +239,7 @@ def _d1_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -255,7 +255,7 @@ def _d1_DescribeClusterBroker(b: bytes, p: int, e: int) -> tuple[DescribeCluster
         q = p + n - 1
         if q > e:
             raise WireError("rack: past the end")
-        f_rack = b[p:q].decode()
+        f_rack = b[p:q].decode(errors="replace")
         p = q
     f_is_fenced, = _u_o(b, p)
     p += 1
@@ -309,7 +309,7 @@ def _d0_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -323,7 +323,7 @@ def _d0_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -398,7 +398,7 @@ def _d1_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_endpoint_type, = _u_b(b, p)
     p += 1
@@ -414,7 +414,7 @@ def _d1_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -490,7 +490,7 @@ def _d2_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_endpoint_type, = _u_b(b, p)
     p += 1
@@ -506,7 +506,7 @@ def _d2_DescribeClusterResponse(b: bytes, p: int, e: int) -> tuple[DescribeClust
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -587,7 +587,7 @@ def decode_describe_cluster_response(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"DescribeClusterResponse: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeClusterResponse v{version}: {exc}") from None
 
 

@@ -79,7 +79,7 @@ def _d0_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -99,7 +99,7 @@ def _d0_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
                 q = p + n
                 if q > e:
                     raise WireError("configuration_keys: past the end")
-                y_configuration_keys = b[p:q].decode()
+                y_configuration_keys = b[p:q].decode(errors="replace")
                 p = q
             l_configuration_keys.append(y_configuration_keys)
         f_configuration_keys = l_configuration_keys
@@ -117,7 +117,7 @@ def _ds0_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -140,7 +140,7 @@ def _ds0_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n
                 if q > e:
                     raise WireError("configuration_keys: past the end")
-                y_configuration_keys = b[p:q].decode()
+                y_configuration_keys = b[p:q].decode(errors="replace")
                 p = q
             l_configuration_keys.append(y_configuration_keys)
         f_configuration_keys = l_configuration_keys
@@ -205,7 +205,7 @@ def _d1_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -232,7 +232,7 @@ def _d1_DescribeConfigsResource(b: bytes, p: int, e: int) -> tuple[DescribeConfi
                 q = p + n - 1
                 if q > e:
                     raise WireError("configuration_keys: past the end")
-                y_configuration_keys = b[p:q].decode()
+                y_configuration_keys = b[p:q].decode(errors="replace")
                 p = q
             l_configuration_keys.append(y_configuration_keys)
         f_configuration_keys = l_configuration_keys
@@ -258,7 +258,7 @@ def _ds1_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -288,7 +288,7 @@ def _ds1_DescribeConfigsResource(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("configuration_keys: past the end")
-                y_configuration_keys = b[p:q].decode()
+                y_configuration_keys = b[p:q].decode(errors="replace")
                 p = q
             l_configuration_keys.append(y_configuration_keys)
         f_configuration_keys = l_configuration_keys
@@ -626,7 +626,7 @@ def decode_describe_configs_request(version: int, buf: bytes, pos: int = 0) -> t
         raise WireError(f"DescribeConfigsRequest: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeConfigsRequest v{version}: {exc}") from None
 
 
@@ -659,7 +659,7 @@ def decode_describe_configs_request_in_slices(version: int, buf: bytes, pos: int
         return decode_describe_configs_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeConfigsRequest v{version}: {exc}") from None
     return msg
 
@@ -737,7 +737,7 @@ def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -747,7 +747,7 @@ def _d1_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_source, = _u_b(b, p)
     p += 1
@@ -784,7 +784,7 @@ def _d2_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -798,7 +798,7 @@ def _d2_DescribeConfigsSynonym(b: bytes, p: int, e: int) -> tuple[DescribeConfig
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_source, = _u_b(b, p)
     p += 1
@@ -844,7 +844,7 @@ def _d0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -854,7 +854,7 @@ def _d0_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_is_default, f_is_sensitive = _u_ooo(b, p)
     p += 3
@@ -887,7 +887,7 @@ def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -897,7 +897,7 @@ def _d1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -925,7 +925,7 @@ def _ds1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -935,7 +935,7 @@ def _ds1_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -1011,7 +1011,7 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1021,7 +1021,7 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -1047,7 +1047,7 @@ def _d2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n
         if q > e:
             raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
+        f_documentation = b[p:q].decode(errors="replace")
         p = q
     return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
@@ -1061,7 +1061,7 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1071,7 +1071,7 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -1100,7 +1100,7 @@ def _ds2_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n
         if q > e:
             raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
+        f_documentation = b[p:q].decode(errors="replace")
         p = q
     return DescribeConfigsResourceResult(f_name, f_value, f_read_only, False, f_config_source, f_is_sensitive, f_synonyms, f_config_type, f_documentation), p
 
@@ -1181,7 +1181,7 @@ def _d3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1195,7 +1195,7 @@ def _d3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -1228,7 +1228,7 @@ def _d3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> tuple[Describ
         q = p + n - 1
         if q > e:
             raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
+        f_documentation = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1250,7 +1250,7 @@ def _ds3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1264,7 +1264,7 @@ def _ds3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     f_read_only, f_config_source, f_is_sensitive = _u_obo(b, p)
     p += 3
@@ -1300,7 +1300,7 @@ def _ds3_DescribeConfigsResourceResult(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("documentation: past the end")
-        f_documentation = b[p:q].decode()
+        f_documentation = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1409,7 +1409,7 @@ def _d0_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1421,7 +1421,7 @@ def _d0_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1449,7 +1449,7 @@ def _ds0_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1461,7 +1461,7 @@ def _ds0_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1539,7 +1539,7 @@ def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1551,7 +1551,7 @@ def _d1_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1579,7 +1579,7 @@ def _ds1_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1591,7 +1591,7 @@ def _ds1_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1669,7 +1669,7 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1681,7 +1681,7 @@ def _d2_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1709,7 +1709,7 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1721,7 +1721,7 @@ def _ds2_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1803,7 +1803,7 @@ def _d3_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1819,7 +1819,7 @@ def _d3_DescribeConfigsResult(b: bytes, p: int, e: int) -> tuple[DescribeConfigs
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1858,7 +1858,7 @@ def _ds3_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -1874,7 +1874,7 @@ def _ds3_DescribeConfigsResult(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2238,7 +2238,7 @@ def decode_describe_configs_response(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"DescribeConfigsResponse: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeConfigsResponse v{version}: {exc}") from None
 
 
@@ -2271,7 +2271,7 @@ def decode_describe_configs_response_in_slices(version: int, buf: bytes, pos: in
         return decode_describe_configs_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeConfigsResponse v{version}: {exc}") from None
     return msg
 

@@ -67,7 +67,7 @@ def _d0_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
                 q = p + n
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -95,7 +95,7 @@ def _ds0_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None,
                 q = p + n
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -145,7 +145,7 @@ def _d1_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
                 q = p + n
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -175,7 +175,7 @@ def _ds1_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None,
                 q = p + n
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -236,7 +236,7 @@ def _d2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> tuple[DescribeGroupsR
                 q = p + n - 1
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -277,7 +277,7 @@ def _ds2_DescribeGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None,
                 q = p + n - 1
                 if q > e:
                     raise WireError("groups: past the end")
-                y_groups = b[p:q].decode()
+                y_groups = b[p:q].decode(errors="replace")
                 p = q
             l_groups.append(y_groups)
         f_groups = l_groups
@@ -355,7 +355,7 @@ def decode_describe_groups_request(version: int, buf: bytes, pos: int = 0) -> tu
         raise WireError(f"DescribeGroupsRequest: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeGroupsRequest v{version}: {exc}") from None
 
 
@@ -392,7 +392,7 @@ def decode_describe_groups_request_in_slices(version: int, buf: bytes, pos: int 
         return decode_describe_groups_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeGroupsRequest v{version}: {exc}") from None
     return msg
 
@@ -456,7 +456,7 @@ def _d0_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -466,7 +466,7 @@ def _d0_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -476,7 +476,7 @@ def _d0_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -534,7 +534,7 @@ def _d1_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -544,7 +544,7 @@ def _d1_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -554,7 +554,7 @@ def _d1_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -564,7 +564,7 @@ def _d1_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -634,7 +634,7 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -648,7 +648,7 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -662,7 +662,7 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -676,7 +676,7 @@ def _d2_DescribedGroupMember(b: bytes, p: int, e: int) -> tuple[DescribedGroupMe
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -777,7 +777,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -787,7 +787,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -797,7 +797,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -807,7 +807,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -835,7 +835,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -845,7 +845,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -855,7 +855,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -865,7 +865,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -955,7 +955,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -965,7 +965,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -975,7 +975,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -985,7 +985,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1015,7 +1015,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1025,7 +1025,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1035,7 +1035,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1045,7 +1045,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1139,7 +1139,7 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1149,7 +1149,7 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1159,7 +1159,7 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1169,7 +1169,7 @@ def _d2_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1199,7 +1199,7 @@ def _ds2_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1209,7 +1209,7 @@ def _ds2_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1219,7 +1219,7 @@ def _ds2_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1229,7 +1229,7 @@ def _ds2_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1327,7 +1327,7 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1341,7 +1341,7 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1355,7 +1355,7 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1369,7 +1369,7 @@ def _d3_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1410,7 +1410,7 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1424,7 +1424,7 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1438,7 +1438,7 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1452,7 +1452,7 @@ def _ds3_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1591,7 +1591,7 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1605,7 +1605,7 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1619,7 +1619,7 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1633,7 +1633,7 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1647,7 +1647,7 @@ def _d4_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1688,7 +1688,7 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1702,7 +1702,7 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1716,7 +1716,7 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1730,7 +1730,7 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1744,7 +1744,7 @@ def _ds4_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("protocol_data: past the end")
-        f_protocol_data = b[p:q].decode()
+        f_protocol_data = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2294,7 +2294,7 @@ def decode_describe_groups_response(version: int, buf: bytes, pos: int = 0) -> t
         raise WireError(f"DescribeGroupsResponse: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeGroupsResponse v{version}: {exc}") from None
 
 
@@ -2331,7 +2331,7 @@ def decode_describe_groups_response_in_slices(version: int, buf: bytes, pos: int
         return decode_describe_groups_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeGroupsResponse v{version}: {exc}") from None
     return msg
 

@@ -74,7 +74,7 @@ def _d0_DescribeShareGroupOffsetsRequestTopic(b: bytes, p: int, e: int) -> tuple
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -108,7 +108,7 @@ def _ds0_DescribeShareGroupOffsetsRequestTopic(b: bytes, p: int, e: int) -> Gene
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -159,7 +159,7 @@ def _d0_DescribeShareGroupOffsetsRequestGroup(b: bytes, p: int, e: int) -> tuple
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -197,7 +197,7 @@ def _ds0_DescribeShareGroupOffsetsRequestGroup(b: bytes, p: int, e: int) -> Gene
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -354,7 +354,7 @@ def decode_describe_share_group_offsets_request(version: int, buf: bytes, pos: i
         raise WireError(f"DescribeShareGroupOffsetsRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeShareGroupOffsetsRequest v{version}: {exc}") from None
 
 
@@ -381,7 +381,7 @@ def decode_describe_share_group_offsets_request_in_slices(version: int, buf: byt
         return decode_describe_share_group_offsets_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeShareGroupOffsetsRequest v{version}: {exc}") from None
     return msg
 
@@ -453,7 +453,7 @@ def _d0_DescribeShareGroupOffsetsResponsePartition(b: bytes, p: int, e: int) -> 
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -494,7 +494,7 @@ def _d1_DescribeShareGroupOffsetsResponsePartition(b: bytes, p: int, e: int) -> 
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -533,7 +533,7 @@ def _d0_DescribeShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -575,7 +575,7 @@ def _ds0_DescribeShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -659,7 +659,7 @@ def _d1_DescribeShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -701,7 +701,7 @@ def _ds1_DescribeShareGroupOffsetsResponseTopic(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -785,7 +785,7 @@ def _d0_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -816,7 +816,7 @@ def _d0_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -838,7 +838,7 @@ def _ds0_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -872,7 +872,7 @@ def _ds0_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -957,7 +957,7 @@ def _d1_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -988,7 +988,7 @@ def _d1_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> tupl
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1010,7 +1010,7 @@ def _ds1_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1044,7 +1044,7 @@ def _ds1_DescribeShareGroupOffsetsResponseGroup(b: bytes, p: int, e: int) -> Gen
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1282,7 +1282,7 @@ def decode_describe_share_group_offsets_response(version: int, buf: bytes, pos: 
         raise WireError(f"DescribeShareGroupOffsetsResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeShareGroupOffsetsResponse v{version}: {exc}") from None
 
 
@@ -1309,7 +1309,7 @@ def decode_describe_share_group_offsets_response_in_slices(version: int, buf: by
         return decode_describe_share_group_offsets_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeShareGroupOffsetsResponse v{version}: {exc}") from None
     return msg
 

@@ -71,7 +71,7 @@ def _d0_TopicRequest(b: bytes, p: int, e: int) -> tuple[TopicRequest, int]:
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -106,7 +106,7 @@ def _d0_Cursor(b: bytes, p: int, e: int) -> tuple[Cursor, int]:
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     f_partition_index, = _u_i(b, p)
     p += 4
@@ -191,7 +191,7 @@ def decode_describe_topic_partitions_request(version: int, buf: bytes, pos: int 
         raise WireError(f"DescribeTopicPartitionsRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTopicPartitionsRequest v{version}: {exc}") from None
 
 
@@ -357,7 +357,7 @@ def _d0_DescribeTopicPartitionsResponseTopic(b: bytes, p: int, e: int) -> tuple[
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -427,7 +427,7 @@ def _d0_ResponseCursor(b: bytes, p: int, e: int) -> tuple[ResponseCursor, int]:
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     f_partition_index, = _u_i(b, p)
     p += 4
@@ -512,7 +512,7 @@ def decode_describe_topic_partitions_response(version: int, buf: bytes, pos: int
         raise WireError(f"DescribeTopicPartitionsResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTopicPartitionsResponse v{version}: {exc}") from None
 
 

@@ -73,7 +73,7 @@ def _d0_DescribeTransactionsRequest(b: bytes, p: int, e: int) -> tuple[DescribeT
                 q = p + n - 1
                 if q > e:
                     raise WireError("transactional_ids: past the end")
-                y_transactional_ids = b[p:q].decode()
+                y_transactional_ids = b[p:q].decode(errors="replace")
                 p = q
             l_transactional_ids.append(y_transactional_ids)
         f_transactional_ids = l_transactional_ids
@@ -112,7 +112,7 @@ def _ds0_DescribeTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int,
                 q = p + n - 1
                 if q > e:
                     raise WireError("transactional_ids: past the end")
-                y_transactional_ids = b[p:q].decode()
+                y_transactional_ids = b[p:q].decode(errors="replace")
                 p = q
             l_transactional_ids.append(y_transactional_ids)
         f_transactional_ids = l_transactional_ids
@@ -174,7 +174,7 @@ def decode_describe_transactions_request(version: int, buf: bytes, pos: int = 0)
         raise WireError(f"DescribeTransactionsRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTransactionsRequest v{version}: {exc}") from None
 
 
@@ -199,7 +199,7 @@ def decode_describe_transactions_request_in_slices(version: int, buf: bytes, pos
         return decode_describe_transactions_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTransactionsRequest v{version}: {exc}") from None
     return msg
 
@@ -263,7 +263,7 @@ def _d0_TopicData(b: bytes, p: int, e: int) -> tuple[TopicData, int]:
         q = p + n - 1
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -297,7 +297,7 @@ def _ds0_TopicData(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Topic
         q = p + n - 1
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -350,7 +350,7 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -364,7 +364,7 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
         q = p + n - 1
         if q > e:
             raise WireError("transaction_state: past the end")
-        f_transaction_state = b[p:q].decode()
+        f_transaction_state = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, f_transaction_start_time_ms, f_producer_id, f_producer_epoch = _u_iqqh(b, p)
     p += 22
@@ -405,7 +405,7 @@ def _ds0_TransactionState(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -419,7 +419,7 @@ def _ds0_TransactionState(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("transaction_state: past the end")
-        f_transaction_state = b[p:q].decode()
+        f_transaction_state = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, f_transaction_start_time_ms, f_producer_id, f_producer_epoch = _u_iqqh(b, p)
     p += 22
@@ -597,7 +597,7 @@ def decode_describe_transactions_response(version: int, buf: bytes, pos: int = 0
         raise WireError(f"DescribeTransactionsResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTransactionsResponse v{version}: {exc}") from None
 
 
@@ -622,7 +622,7 @@ def decode_describe_transactions_response_in_slices(version: int, buf: bytes, po
         return decode_describe_transactions_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"DescribeTransactionsResponse v{version}: {exc}") from None
     return msg
 

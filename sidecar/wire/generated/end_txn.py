@@ -63,7 +63,7 @@ def _d0_EndTxnRequest(b: bytes, p: int, e: int) -> tuple[EndTxnRequest, int]:
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_committed = _u_qho(b, p)
     p += 11
@@ -92,7 +92,7 @@ def _d1_EndTxnRequest(b: bytes, p: int, e: int) -> tuple[EndTxnRequest, int]:
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_committed = _u_qho(b, p)
     p += 11
@@ -143,7 +143,7 @@ def decode_end_txn_request(version: int, buf: bytes, pos: int = 0) -> tuple[EndT
         raise WireError(f"EndTxnRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"EndTxnRequest v{version}: {exc}") from None
 
 
@@ -166,7 +166,7 @@ def decode_end_txn_request_in_slices(version: int, buf: bytes, pos: int = 0) -> 
         return decode_end_txn_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"EndTxnRequest v{version}: {exc}") from None
     return msg
 
@@ -269,7 +269,7 @@ def decode_end_txn_response(version: int, buf: bytes, pos: int = 0) -> tuple[End
         raise WireError(f"EndTxnResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"EndTxnResponse v{version}: {exc}") from None
 
 
@@ -292,7 +292,7 @@ def decode_end_txn_response_in_slices(version: int, buf: bytes, pos: int = 0) ->
         return decode_end_txn_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"EndTxnResponse v{version}: {exc}") from None
     return msg
 

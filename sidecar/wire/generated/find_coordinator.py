@@ -65,7 +65,7 @@ def _d0_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
         q = p + n
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     return FindCoordinatorRequest(f_key, 0, []), p
 
@@ -87,7 +87,7 @@ def _d1_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
         q = p + n
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     f_key_type, = _u_b(b, p)
     p += 1
@@ -116,7 +116,7 @@ def _d2_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
         q = p + n - 1
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     f_key_type, = _u_b(b, p)
     p += 1
@@ -168,7 +168,7 @@ def _d3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> tuple[FindCoordinato
                 q = p + n - 1
                 if q > e:
                     raise WireError("coordinator_keys: past the end")
-                y_coordinator_keys = b[p:q].decode()
+                y_coordinator_keys = b[p:q].decode(errors="replace")
                 p = q
             l_coordinator_keys.append(y_coordinator_keys)
         f_coordinator_keys = l_coordinator_keys
@@ -209,7 +209,7 @@ def _ds3_FindCoordinatorRequest(b: bytes, p: int, e: int) -> Generator[int, None
                 q = p + n - 1
                 if q > e:
                     raise WireError("coordinator_keys: past the end")
-                y_coordinator_keys = b[p:q].decode()
+                y_coordinator_keys = b[p:q].decode(errors="replace")
                 p = q
             l_coordinator_keys.append(y_coordinator_keys)
         f_coordinator_keys = l_coordinator_keys
@@ -285,7 +285,7 @@ def decode_find_coordinator_request(version: int, buf: bytes, pos: int = 0) -> t
         raise WireError(f"FindCoordinatorRequest: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"FindCoordinatorRequest v{version}: {exc}") from None
 
 
@@ -314,7 +314,7 @@ def decode_find_coordinator_request_in_slices(version: int, buf: bytes, pos: int
         return decode_find_coordinator_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"FindCoordinatorRequest v{version}: {exc}") from None
     return msg
 
@@ -396,7 +396,7 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
         q = p + n - 1
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     f_node_id, = _u_i(b, p)
     p += 4
@@ -412,7 +412,7 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, f_error_code = _u_ih(b, p)
     p += 6
@@ -428,7 +428,7 @@ def _d2_Coordinator(b: bytes, p: int, e: int) -> tuple[Coordinator, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -484,7 +484,7 @@ def _d0_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
         q = p + n
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -512,7 +512,7 @@ def _d1_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_node_id, = _u_i(b, p)
     p += 4
@@ -524,7 +524,7 @@ def _d1_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
         q = p + n
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -565,7 +565,7 @@ def _d2_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_node_id, = _u_i(b, p)
     p += 4
@@ -581,7 +581,7 @@ def _d2_FindCoordinatorResponse(b: bytes, p: int, e: int) -> tuple[FindCoordinat
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -722,7 +722,7 @@ def decode_find_coordinator_response(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"FindCoordinatorResponse: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"FindCoordinatorResponse v{version}: {exc}") from None
 
 
@@ -751,7 +751,7 @@ def decode_find_coordinator_response_in_slices(version: int, buf: bytes, pos: in
         return decode_find_coordinator_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"FindCoordinatorResponse v{version}: {exc}") from None
     return msg
 

@@ -55,7 +55,7 @@ def _d0_RequestHeader(b: bytes, p: int, e: int) -> tuple[RequestHeader, int]:
         q = p + n
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     return RequestHeader(f_request_api_key, f_request_api_version, f_correlation_id, f_client_id), p
 
@@ -83,7 +83,7 @@ def _d1_RequestHeader(b: bytes, p: int, e: int) -> tuple[RequestHeader, int]:
         q = p + n
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -123,7 +123,7 @@ def decode_request_header(version: int, buf: bytes, pos: int = 0) -> tuple[Reque
         raise WireError(f"RequestHeader: version {version} is not one of 1-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"RequestHeader v{version}: {exc}") from None
 
 
@@ -191,7 +191,7 @@ def decode_response_header(version: int, buf: bytes, pos: int = 0) -> tuple[Resp
         raise WireError(f"ResponseHeader: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ResponseHeader v{version}: {exc}") from None
 
 

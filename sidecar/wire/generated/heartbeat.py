@@ -60,7 +60,7 @@ def _d0_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -72,7 +72,7 @@ def _d0_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     return HeartbeatRequest(f_group_id, f_generation_id, f_member_id, None), p
 
@@ -100,7 +100,7 @@ def _d1_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -112,7 +112,7 @@ def _d1_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -122,7 +122,7 @@ def _d1_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     return HeartbeatRequest(f_group_id, f_generation_id, f_member_id, f_group_instance_id), p
 
@@ -162,7 +162,7 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -178,7 +178,7 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -192,7 +192,7 @@ def _d2_HeartbeatRequest(b: bytes, p: int, e: int) -> tuple[HeartbeatRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -260,7 +260,7 @@ def decode_heartbeat_request(version: int, buf: bytes, pos: int = 0) -> tuple[He
         raise WireError(f"HeartbeatRequest: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"HeartbeatRequest v{version}: {exc}") from None
 
 
@@ -283,7 +283,7 @@ def decode_heartbeat_request_in_slices(version: int, buf: bytes, pos: int = 0) -
         return decode_heartbeat_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"HeartbeatRequest v{version}: {exc}") from None
     return msg
 
@@ -377,7 +377,7 @@ def decode_heartbeat_response(version: int, buf: bytes, pos: int = 0) -> tuple[H
         raise WireError(f"HeartbeatResponse: version {version} is not one of 0-4")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"HeartbeatResponse v{version}: {exc}") from None
 
 
@@ -400,7 +400,7 @@ def decode_heartbeat_response_in_slices(version: int, buf: bytes, pos: int = 0) 
         return decode_heartbeat_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"HeartbeatResponse v{version}: {exc}") from None
     return msg
 

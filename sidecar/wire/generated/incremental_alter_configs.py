@@ -73,7 +73,7 @@ def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_config_operation, = _u_b(b, p)
     p += 1
@@ -85,7 +85,7 @@ def _d0_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     return AlterableConfig(f_name, f_config_operation, f_value), p
 
@@ -120,7 +120,7 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_config_operation, = _u_b(b, p)
     p += 1
@@ -136,7 +136,7 @@ def _d1_AlterableConfig(b: bytes, p: int, e: int) -> tuple[AlterableConfig, int]
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -182,7 +182,7 @@ def _d0_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -210,7 +210,7 @@ def _ds0_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, 
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -274,7 +274,7 @@ def _d1_AlterConfigsResource(b: bytes, p: int, e: int) -> tuple[AlterConfigsReso
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -313,7 +313,7 @@ def _ds1_AlterConfigsResource(b: bytes, p: int, e: int) -> Generator[int, None, 
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -529,7 +529,7 @@ def decode_incremental_alter_configs_request(version: int, buf: bytes, pos: int 
         raise WireError(f"IncrementalAlterConfigsRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"IncrementalAlterConfigsRequest v{version}: {exc}") from None
 
 
@@ -556,7 +556,7 @@ def decode_incremental_alter_configs_request_in_slices(version: int, buf: bytes,
         return decode_incremental_alter_configs_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"IncrementalAlterConfigsRequest v{version}: {exc}") from None
     return msg
 
@@ -609,7 +609,7 @@ def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -621,7 +621,7 @@ def _d0_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     return AlterConfigsResourceResponse(f_error_code, f_error_message, f_resource_type, f_resource_name), p
 
@@ -659,7 +659,7 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -675,7 +675,7 @@ def _d1_AlterConfigsResourceResponse(b: bytes, p: int, e: int) -> tuple[AlterCon
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -861,7 +861,7 @@ def decode_incremental_alter_configs_response(version: int, buf: bytes, pos: int
         raise WireError(f"IncrementalAlterConfigsResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"IncrementalAlterConfigsResponse v{version}: {exc}") from None
 
 
@@ -888,7 +888,7 @@ def decode_incremental_alter_configs_response_in_slices(version: int, buf: bytes
         return decode_incremental_alter_configs_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"IncrementalAlterConfigsResponse v{version}: {exc}") from None
     return msg
 

@@ -71,7 +71,7 @@ def _d0_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, = _u_i(b, p)
     p += 4
@@ -103,7 +103,7 @@ def _d1_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, = _u_i(b, p)
     p += 4
@@ -144,7 +144,7 @@ def _d2_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, f_producer_id, f_producer_epoch = _u_iqh(b, p)
     p += 14
@@ -185,7 +185,7 @@ def _d3_InitProducerIdRequest(b: bytes, p: int, e: int) -> tuple[InitProducerIdR
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_transaction_timeout_ms, f_producer_id, f_producer_epoch, f_enable2_pc, f_keep_prepared_txn = _u_iqhoo(b, p)
     p += 16
@@ -241,7 +241,7 @@ def decode_init_producer_id_request(version: int, buf: bytes, pos: int = 0) -> t
         raise WireError(f"InitProducerIdRequest: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"InitProducerIdRequest v{version}: {exc}") from None
 
 
@@ -264,7 +264,7 @@ def decode_init_producer_id_request_in_slices(version: int, buf: bytes, pos: int
         return decode_init_producer_id_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"InitProducerIdRequest v{version}: {exc}") from None
     return msg
 
@@ -371,7 +371,7 @@ def decode_init_producer_id_response(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"InitProducerIdResponse: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"InitProducerIdResponse v{version}: {exc}") from None
 
 
@@ -394,7 +394,7 @@ def decode_init_producer_id_response_in_slices(version: int, buf: bytes, pos: in
         return decode_init_producer_id_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"InitProducerIdResponse v{version}: {exc}") from None
     return msg
 

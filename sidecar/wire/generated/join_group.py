@@ -78,7 +78,7 @@ def _d0_JoinGroupRequestProtocol(b: bytes, p: int, e: int) -> tuple[JoinGroupReq
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -117,7 +117,7 @@ def _d1_JoinGroupRequestProtocol(b: bytes, p: int, e: int) -> tuple[JoinGroupReq
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -167,7 +167,7 @@ def _d0_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, = _u_i(b, p)
     p += 4
@@ -179,7 +179,7 @@ def _d0_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -189,7 +189,7 @@ def _d0_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -215,7 +215,7 @@ def _ds0_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, = _u_i(b, p)
     p += 4
@@ -227,7 +227,7 @@ def _ds0_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -237,7 +237,7 @@ def _ds0_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -315,7 +315,7 @@ def _d1_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -327,7 +327,7 @@ def _d1_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -337,7 +337,7 @@ def _d1_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -363,7 +363,7 @@ def _ds1_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -375,7 +375,7 @@ def _ds1_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -385,7 +385,7 @@ def _ds1_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -463,7 +463,7 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -475,7 +475,7 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -485,7 +485,7 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -495,7 +495,7 @@ def _d2_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -521,7 +521,7 @@ def _ds2_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -533,7 +533,7 @@ def _ds2_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -543,7 +543,7 @@ def _ds2_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -553,7 +553,7 @@ def _ds2_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -651,7 +651,7 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -667,7 +667,7 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -681,7 +681,7 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -695,7 +695,7 @@ def _d3_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -732,7 +732,7 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -748,7 +748,7 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -762,7 +762,7 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -776,7 +776,7 @@ def _ds3_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -915,7 +915,7 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -931,7 +931,7 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -945,7 +945,7 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -959,7 +959,7 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -988,7 +988,7 @@ def _d4_JoinGroupRequest(b: bytes, p: int, e: int) -> tuple[JoinGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("reason: past the end")
-        f_reason = b[p:q].decode()
+        f_reason = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1010,7 +1010,7 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_session_timeout_ms, f_rebalance_timeout_ms = _u_ii(b, p)
     p += 8
@@ -1026,7 +1026,7 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1040,7 +1040,7 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1054,7 +1054,7 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1086,7 +1086,7 @@ def _ds4_JoinGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("reason: past the end")
-        f_reason = b[p:q].decode()
+        f_reason = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1252,7 +1252,7 @@ def decode_join_group_request(version: int, buf: bytes, pos: int = 0) -> tuple[J
         raise WireError(f"JoinGroupRequest: version {version} is not one of 0-9")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"JoinGroupRequest v{version}: {exc}") from None
 
 
@@ -1295,7 +1295,7 @@ def decode_join_group_request_in_slices(version: int, buf: bytes, pos: int = 0) 
         return decode_join_group_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"JoinGroupRequest v{version}: {exc}") from None
     return msg
 
@@ -1352,7 +1352,7 @@ def _d0_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1387,7 +1387,7 @@ def _d1_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1397,7 +1397,7 @@ def _d1_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1444,7 +1444,7 @@ def _d2_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1458,7 +1458,7 @@ def _d2_JoinGroupResponseMember(b: bytes, p: int, e: int) -> tuple[JoinGroupResp
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1522,7 +1522,7 @@ def _d0_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1532,7 +1532,7 @@ def _d0_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1542,7 +1542,7 @@ def _d0_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1570,7 +1570,7 @@ def _ds0_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1580,7 +1580,7 @@ def _ds0_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1590,7 +1590,7 @@ def _ds0_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1674,7 +1674,7 @@ def _d1_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1684,7 +1684,7 @@ def _d1_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1694,7 +1694,7 @@ def _d1_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1722,7 +1722,7 @@ def _ds1_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1732,7 +1732,7 @@ def _ds1_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1742,7 +1742,7 @@ def _ds1_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1826,7 +1826,7 @@ def _d2_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1836,7 +1836,7 @@ def _d2_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1846,7 +1846,7 @@ def _d2_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1874,7 +1874,7 @@ def _ds2_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1884,7 +1884,7 @@ def _ds2_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1894,7 +1894,7 @@ def _ds2_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1982,7 +1982,7 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1996,7 +1996,7 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2010,7 +2010,7 @@ def _d3_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2049,7 +2049,7 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2063,7 +2063,7 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2077,7 +2077,7 @@ def _ds3_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2198,7 +2198,7 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2212,7 +2212,7 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2226,7 +2226,7 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2240,7 +2240,7 @@ def _d4_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2279,7 +2279,7 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2293,7 +2293,7 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2307,7 +2307,7 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2321,7 +2321,7 @@ def _ds4_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2468,7 +2468,7 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2482,7 +2482,7 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2496,7 +2496,7 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     f_skip_assignment, = _u_o(b, p)
     p += 1
@@ -2512,7 +2512,7 @@ def _d5_JoinGroupResponse(b: bytes, p: int, e: int) -> tuple[JoinGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2551,7 +2551,7 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2565,7 +2565,7 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2579,7 +2579,7 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("leader: past the end")
-        f_leader = b[p:q].decode()
+        f_leader = b[p:q].decode(errors="replace")
         p = q
     f_skip_assignment, = _u_o(b, p)
     p += 1
@@ -2595,7 +2595,7 @@ def _ds5_JoinGroupResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2763,7 +2763,7 @@ def decode_join_group_response(version: int, buf: bytes, pos: int = 0) -> tuple[
         raise WireError(f"JoinGroupResponse: version {version} is not one of 0-9")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"JoinGroupResponse v{version}: {exc}") from None
 
 
@@ -2806,7 +2806,7 @@ def decode_join_group_response_in_slices(version: int, buf: bytes, pos: int = 0)
         return decode_join_group_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"JoinGroupResponse v{version}: {exc}") from None
     return msg
 

@@ -73,7 +73,7 @@ def _d1_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -83,7 +83,7 @@ def _d1_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     return MemberIdentity(f_member_id, f_group_instance_id, None), p
 
@@ -117,7 +117,7 @@ def _d2_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -131,7 +131,7 @@ def _d2_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -178,7 +178,7 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -192,7 +192,7 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -206,7 +206,7 @@ def _d3_MemberIdentity(b: bytes, p: int, e: int) -> tuple[MemberIdentity, int]:
         q = p + n - 1
         if q > e:
             raise WireError("reason: past the end")
-        f_reason = b[p:q].decode()
+        f_reason = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -261,7 +261,7 @@ def _d0_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -271,7 +271,7 @@ def _d0_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     return LeaveGroupRequest(f_group_id, f_member_id, []), p
 
@@ -298,7 +298,7 @@ def _d1_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -324,7 +324,7 @@ def _ds1_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -384,7 +384,7 @@ def _d2_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -421,7 +421,7 @@ def _ds2_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -498,7 +498,7 @@ def _d3_LeaveGroupRequest(b: bytes, p: int, e: int) -> tuple[LeaveGroupRequest, 
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -535,7 +535,7 @@ def _ds3_LeaveGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -625,7 +625,7 @@ def decode_leave_group_request(version: int, buf: bytes, pos: int = 0) -> tuple[
         raise WireError(f"LeaveGroupRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"LeaveGroupRequest v{version}: {exc}") from None
 
 
@@ -654,7 +654,7 @@ def decode_leave_group_request_in_slices(version: int, buf: bytes, pos: int = 0)
         return decode_leave_group_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"LeaveGroupRequest v{version}: {exc}") from None
     return msg
 
@@ -713,7 +713,7 @@ def _d1_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -723,7 +723,7 @@ def _d1_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -760,7 +760,7 @@ def _d2_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -774,7 +774,7 @@ def _d2_MemberResponse(b: bytes, p: int, e: int) -> tuple[MemberResponse, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -989,7 +989,7 @@ def decode_leave_group_response(version: int, buf: bytes, pos: int = 0) -> tuple
         raise WireError(f"LeaveGroupResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"LeaveGroupResponse v{version}: {exc}") from None
 
 
@@ -1018,7 +1018,7 @@ def decode_leave_group_response_in_slices(version: int, buf: bytes, pos: int = 0
         return decode_leave_group_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"LeaveGroupResponse v{version}: {exc}") from None
     return msg
 

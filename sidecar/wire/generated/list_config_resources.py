@@ -123,7 +123,7 @@ def decode_list_config_resources_request(version: int, buf: bytes, pos: int = 0)
         raise WireError(f"ListConfigResourcesRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListConfigResourcesRequest v{version}: {exc}") from None
 
 
@@ -147,7 +147,7 @@ def decode_list_config_resources_request_in_slices(version: int, buf: bytes, pos
         return decode_list_config_resources_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListConfigResourcesRequest v{version}: {exc}") from None
     return msg
 
@@ -201,7 +201,7 @@ def _d0_ConfigResource(b: bytes, p: int, e: int) -> tuple[ConfigResource, int]:
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -236,7 +236,7 @@ def _d1_ConfigResource(b: bytes, p: int, e: int) -> tuple[ConfigResource, int]:
         q = p + n - 1
         if q > e:
             raise WireError("resource_name: past the end")
-        f_resource_name = b[p:q].decode()
+        f_resource_name = b[p:q].decode(errors="replace")
         p = q
     f_resource_type, = _u_b(b, p)
     p += 1
@@ -427,7 +427,7 @@ def decode_list_config_resources_response(version: int, buf: bytes, pos: int = 0
         raise WireError(f"ListConfigResourcesResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListConfigResourcesResponse v{version}: {exc}") from None
 
 
@@ -454,7 +454,7 @@ def decode_list_config_resources_response_in_slices(version: int, buf: bytes, po
         return decode_list_config_resources_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListConfigResourcesResponse v{version}: {exc}") from None
     return msg
 

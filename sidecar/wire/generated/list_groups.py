@@ -94,7 +94,7 @@ def _d2_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("states_filter: past the end")
-                y_states_filter = b[p:q].decode()
+                y_states_filter = b[p:q].decode(errors="replace")
                 p = q
             l_states_filter.append(y_states_filter)
         f_states_filter = l_states_filter
@@ -133,7 +133,7 @@ def _ds2_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
                 q = p + n - 1
                 if q > e:
                     raise WireError("states_filter: past the end")
-                y_states_filter = b[p:q].decode()
+                y_states_filter = b[p:q].decode(errors="replace")
                 p = q
             l_states_filter.append(y_states_filter)
         f_states_filter = l_states_filter
@@ -204,7 +204,7 @@ def _d3_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("states_filter: past the end")
-                y_states_filter = b[p:q].decode()
+                y_states_filter = b[p:q].decode(errors="replace")
                 p = q
             l_states_filter.append(y_states_filter)
         f_states_filter = l_states_filter
@@ -232,7 +232,7 @@ def _d3_ListGroupsRequest(b: bytes, p: int, e: int) -> tuple[ListGroupsRequest, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("types_filter: past the end")
-                y_types_filter = b[p:q].decode()
+                y_types_filter = b[p:q].decode(errors="replace")
                 p = q
             l_types_filter.append(y_types_filter)
         f_types_filter = l_types_filter
@@ -271,7 +271,7 @@ def _ds3_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
                 q = p + n - 1
                 if q > e:
                     raise WireError("states_filter: past the end")
-                y_states_filter = b[p:q].decode()
+                y_states_filter = b[p:q].decode(errors="replace")
                 p = q
             l_states_filter.append(y_states_filter)
         f_states_filter = l_states_filter
@@ -302,7 +302,7 @@ def _ds3_ListGroupsRequest(b: bytes, p: int, e: int) -> Generator[int, None, tup
                 q = p + n - 1
                 if q > e:
                     raise WireError("types_filter: past the end")
-                y_types_filter = b[p:q].decode()
+                y_types_filter = b[p:q].decode(errors="replace")
                 p = q
             l_types_filter.append(y_types_filter)
         f_types_filter = l_types_filter
@@ -401,7 +401,7 @@ def decode_list_groups_request(version: int, buf: bytes, pos: int = 0) -> tuple[
         raise WireError(f"ListGroupsRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListGroupsRequest v{version}: {exc}") from None
 
 
@@ -428,7 +428,7 @@ def decode_list_groups_request_in_slices(version: int, buf: bytes, pos: int = 0)
         return decode_list_groups_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListGroupsRequest v{version}: {exc}") from None
     return msg
 
@@ -480,7 +480,7 @@ def _d0_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -490,7 +490,7 @@ def _d0_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     return ListedGroup(f_group_id, f_protocol_type, '', ''), p
 
@@ -521,7 +521,7 @@ def _d1_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -535,7 +535,7 @@ def _d1_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -579,7 +579,7 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -593,7 +593,7 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -607,7 +607,7 @@ def _d2_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -660,7 +660,7 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -674,7 +674,7 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -688,7 +688,7 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -702,7 +702,7 @@ def _d3_ListedGroup(b: bytes, p: int, e: int) -> tuple[ListedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_type: past the end")
-        f_group_type = b[p:q].decode()
+        f_group_type = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1115,7 +1115,7 @@ def decode_list_groups_response(version: int, buf: bytes, pos: int = 0) -> tuple
         raise WireError(f"ListGroupsResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListGroupsResponse v{version}: {exc}") from None
 
 
@@ -1150,7 +1150,7 @@ def decode_list_groups_response_in_slices(version: int, buf: bytes, pos: int = 0
         return decode_list_groups_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListGroupsResponse v{version}: {exc}") from None
     return msg
 

@@ -118,7 +118,7 @@ def _d0_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -144,7 +144,7 @@ def _ds0_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -200,7 +200,7 @@ def _d1_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -226,7 +226,7 @@ def _ds1_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -286,7 +286,7 @@ def _d2_ListOffsetsTopic(b: bytes, p: int, e: int) -> tuple[ListOffsetsTopic, in
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -323,7 +323,7 @@ def _ds2_ListOffsetsTopic(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -751,7 +751,7 @@ def decode_list_offsets_request(version: int, buf: bytes, pos: int = 0) -> tuple
         raise WireError(f"ListOffsetsRequest: version {version} is not one of 1-11")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListOffsetsRequest v{version}: {exc}") from None
 
 
@@ -796,7 +796,7 @@ def decode_list_offsets_request_in_slices(version: int, buf: bytes, pos: int = 0
         return decode_list_offsets_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListOffsetsRequest v{version}: {exc}") from None
     return msg
 
@@ -888,7 +888,7 @@ def _d0_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -914,7 +914,7 @@ def _ds0_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -970,7 +970,7 @@ def _d1_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -996,7 +996,7 @@ def _ds1_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1056,7 +1056,7 @@ def _d2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> tuple[ListOffsetsT
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1093,7 +1093,7 @@ def _ds2_ListOffsetsTopicResponse(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1435,7 +1435,7 @@ def decode_list_offsets_response(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"ListOffsetsResponse: version {version} is not one of 1-11")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListOffsetsResponse v{version}: {exc}") from None
 
 
@@ -1480,7 +1480,7 @@ def decode_list_offsets_response_in_slices(version: int, buf: bytes, pos: int = 
         return decode_list_offsets_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListOffsetsResponse v{version}: {exc}") from None
     return msg
 

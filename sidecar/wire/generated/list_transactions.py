@@ -73,7 +73,7 @@ def _d0_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -124,7 +124,7 @@ def _ds0_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -214,7 +214,7 @@ def _d1_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -267,7 +267,7 @@ def _ds1_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -361,7 +361,7 @@ def _d2_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -391,7 +391,7 @@ def _d2_ListTransactionsRequest(b: bytes, p: int, e: int) -> tuple[ListTransacti
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id_pattern: past the end")
-        f_transactional_id_pattern = b[p:q].decode()
+        f_transactional_id_pattern = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -428,7 +428,7 @@ def _ds2_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("state_filters: past the end")
-                y_state_filters = b[p:q].decode()
+                y_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_state_filters.append(y_state_filters)
         f_state_filters = l_state_filters
@@ -459,7 +459,7 @@ def _ds2_ListTransactionsRequest(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id_pattern: past the end")
-        f_transactional_id_pattern = b[p:q].decode()
+        f_transactional_id_pattern = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -555,7 +555,7 @@ def decode_list_transactions_request(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"ListTransactionsRequest: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListTransactionsRequest v{version}: {exc}") from None
 
 
@@ -584,7 +584,7 @@ def decode_list_transactions_request_in_slices(version: int, buf: bytes, pos: in
         return decode_list_transactions_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListTransactionsRequest v{version}: {exc}") from None
     return msg
 
@@ -640,7 +640,7 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, = _u_q(b, p)
     p += 8
@@ -656,7 +656,7 @@ def _d0_TransactionState(b: bytes, p: int, e: int) -> tuple[TransactionState, in
         q = p + n - 1
         if q > e:
             raise WireError("transaction_state: past the end")
-        f_transaction_state = b[p:q].decode()
+        f_transaction_state = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -715,7 +715,7 @@ def _d0_ListTransactionsResponse(b: bytes, p: int, e: int) -> tuple[ListTransact
                 q = p + n - 1
                 if q > e:
                     raise WireError("unknown_state_filters: past the end")
-                y_unknown_state_filters = b[p:q].decode()
+                y_unknown_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_unknown_state_filters.append(y_unknown_state_filters)
         f_unknown_state_filters = l_unknown_state_filters
@@ -771,7 +771,7 @@ def _ds0_ListTransactionsResponse(b: bytes, p: int, e: int) -> Generator[int, No
                 q = p + n - 1
                 if q > e:
                     raise WireError("unknown_state_filters: past the end")
-                y_unknown_state_filters = b[p:q].decode()
+                y_unknown_state_filters = b[p:q].decode(errors="replace")
                 p = q
             l_unknown_state_filters.append(y_unknown_state_filters)
         f_unknown_state_filters = l_unknown_state_filters
@@ -868,7 +868,7 @@ def decode_list_transactions_response(version: int, buf: bytes, pos: int = 0) ->
         raise WireError(f"ListTransactionsResponse: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListTransactionsResponse v{version}: {exc}") from None
 
 
@@ -897,7 +897,7 @@ def decode_list_transactions_response_in_slices(version: int, buf: bytes, pos: i
         return decode_list_transactions_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ListTransactionsResponse v{version}: {exc}") from None
     return msg
 

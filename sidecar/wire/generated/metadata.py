@@ -77,7 +77,7 @@ def _d0_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestT
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     return MetadataRequestTopic(ZERO_UUID, f_name), p
 
@@ -105,7 +105,7 @@ def _d1_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestT
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -147,7 +147,7 @@ def _d2_MetadataRequestTopic(b: bytes, p: int, e: int) -> tuple[MetadataRequestT
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -709,7 +709,7 @@ def decode_metadata_request(version: int, buf: bytes, pos: int = 0) -> tuple[Met
         raise WireError(f"MetadataRequest: version {version} is not one of 0-13")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"MetadataRequest v{version}: {exc}") from None
 
 
@@ -760,7 +760,7 @@ def decode_metadata_request_in_slices(version: int, buf: bytes, pos: int = 0) ->
         return decode_metadata_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"MetadataRequest v{version}: {exc}") from None
     return msg
 
@@ -837,7 +837,7 @@ def _d0_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
         q = p + n
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -865,7 +865,7 @@ def _d1_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
         q = p + n
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -877,7 +877,7 @@ def _d1_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
         q = p + n
         if q > e:
             raise WireError("rack: past the end")
-        f_rack = b[p:q].decode()
+        f_rack = b[p:q].decode(errors="replace")
         p = q
     return MetadataResponseBroker(f_node_id, f_host, f_port, f_rack), p
 
@@ -915,7 +915,7 @@ def _d2_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -931,7 +931,7 @@ def _d2_MetadataResponseBroker(b: bytes, p: int, e: int) -> tuple[MetadataRespon
         q = p + n - 1
         if q > e:
             raise WireError("rack: past the end")
-        f_rack = b[p:q].decode()
+        f_rack = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1311,7 +1311,7 @@ def _d0_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1339,7 +1339,7 @@ def _ds0_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1403,7 +1403,7 @@ def _d1_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1433,7 +1433,7 @@ def _ds1_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1501,7 +1501,7 @@ def _d2_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1531,7 +1531,7 @@ def _ds2_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1599,7 +1599,7 @@ def _d3_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1629,7 +1629,7 @@ def _ds3_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1697,7 +1697,7 @@ def _d4_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1729,7 +1729,7 @@ def _ds4_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1805,7 +1805,7 @@ def _d5_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1848,7 +1848,7 @@ def _ds5_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_is_internal, = _u_o(b, p)
     p += 1
@@ -1941,7 +1941,7 @@ def _d6_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -1989,7 +1989,7 @@ def _ds6_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -2089,7 +2089,7 @@ def _d7_MetadataResponseTopic(b: bytes, p: int, e: int) -> tuple[MetadataRespons
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -2137,7 +2137,7 @@ def _ds7_MetadataResponseTopic(b: bytes, p: int, e: int) -> Generator[int, None,
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     q = p + 16
     if q > e:
@@ -2431,7 +2431,7 @@ def _d2_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2474,7 +2474,7 @@ def _ds2_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2565,7 +2565,7 @@ def _d3_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2610,7 +2610,7 @@ def _ds3_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2703,7 +2703,7 @@ def _d4_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2748,7 +2748,7 @@ def _ds4_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2841,7 +2841,7 @@ def _d5_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2886,7 +2886,7 @@ def _ds5_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -2979,7 +2979,7 @@ def _d6_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3026,7 +3026,7 @@ def _ds6_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3130,7 +3130,7 @@ def _d7_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3191,7 +3191,7 @@ def _ds7_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3312,7 +3312,7 @@ def _d8_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3373,7 +3373,7 @@ def _ds8_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3494,7 +3494,7 @@ def _d9_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, in
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3553,7 +3553,7 @@ def _ds9_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3670,7 +3670,7 @@ def _d10_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3729,7 +3729,7 @@ def _ds10_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3846,7 +3846,7 @@ def _d11_MetadataResponse(b: bytes, p: int, e: int) -> tuple[MetadataResponse, i
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -3907,7 +3907,7 @@ def _ds11_MetadataResponse(b: bytes, p: int, e: int) -> Generator[int, None, tup
         q = p + n - 1
         if q > e:
             raise WireError("cluster_id: past the end")
-        f_cluster_id = b[p:q].decode()
+        f_cluster_id = b[p:q].decode(errors="replace")
         p = q
     f_controller_id, = _u_i(b, p)
     p += 4
@@ -4040,7 +4040,7 @@ def decode_metadata_response(version: int, buf: bytes, pos: int = 0) -> tuple[Me
         raise WireError(f"MetadataResponse: version {version} is not one of 0-13")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"MetadataResponse v{version}: {exc}") from None
 
 
@@ -4091,7 +4091,7 @@ def decode_metadata_response_in_slices(version: int, buf: bytes, pos: int = 0) -
         return decode_metadata_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"MetadataResponse v{version}: {exc}") from None
     return msg
 

@@ -90,7 +90,7 @@ def _d0_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
         q = p + n
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, -1, f_committed_metadata), p
 
@@ -118,7 +118,7 @@ def _d1_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
         q = p + n
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, f_commit_timestamp, f_committed_metadata), p
 
@@ -146,7 +146,7 @@ def _d2_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
         q = p + n
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     return OffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, -1, f_committed_metadata), p
 
@@ -178,7 +178,7 @@ def _d3_OffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[OffsetCo
         q = p + n - 1
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -213,7 +213,7 @@ def _d0_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -239,7 +239,7 @@ def _ds0_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -295,7 +295,7 @@ def _d1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -321,7 +321,7 @@ def _ds1_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -377,7 +377,7 @@ def _d2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -403,7 +403,7 @@ def _ds2_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -463,7 +463,7 @@ def _d3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommit
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -500,7 +500,7 @@ def _ds3_OffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -653,7 +653,7 @@ def _d0_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -679,7 +679,7 @@ def _ds0_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -735,7 +735,7 @@ def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -747,7 +747,7 @@ def _d1_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -773,7 +773,7 @@ def _ds1_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -785,7 +785,7 @@ def _ds1_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -853,7 +853,7 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -865,7 +865,7 @@ def _d2_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_retention_time_ms, = _u_q(b, p)
     p += 8
@@ -893,7 +893,7 @@ def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -905,7 +905,7 @@ def _ds2_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_retention_time_ms, = _u_q(b, p)
     p += 8
@@ -977,7 +977,7 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -989,7 +989,7 @@ def _d3_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1015,7 +1015,7 @@ def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1027,7 +1027,7 @@ def _ds3_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1095,7 +1095,7 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1107,7 +1107,7 @@ def _d4_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1133,7 +1133,7 @@ def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1145,7 +1145,7 @@ def _ds4_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1213,7 +1213,7 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1225,7 +1225,7 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1235,7 +1235,7 @@ def _d5_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1261,7 +1261,7 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1273,7 +1273,7 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -1283,7 +1283,7 @@ def _ds5_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1371,7 +1371,7 @@ def _d6_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1387,7 +1387,7 @@ def _d6_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1401,7 +1401,7 @@ def _d6_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1438,7 +1438,7 @@ def _ds6_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1454,7 +1454,7 @@ def _ds6_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1468,7 +1468,7 @@ def _ds6_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1589,7 +1589,7 @@ def _d7_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1605,7 +1605,7 @@ def _d7_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1619,7 +1619,7 @@ def _d7_OffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[OffsetCommitReque
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1656,7 +1656,7 @@ def _ds7_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id_or_member_epoch, = _u_i(b, p)
     p += 4
@@ -1672,7 +1672,7 @@ def _ds7_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1686,7 +1686,7 @@ def _ds7_OffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1830,7 +1830,7 @@ def decode_offset_commit_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"OffsetCommitRequest: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetCommitRequest v{version}: {exc}") from None
 
 
@@ -1875,7 +1875,7 @@ def decode_offset_commit_request_in_slices(version: int, buf: bytes, pos: int = 
         return decode_offset_commit_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetCommitRequest v{version}: {exc}") from None
     return msg
 
@@ -1955,7 +1955,7 @@ def _d0_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1981,7 +1981,7 @@ def _ds0_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -2041,7 +2041,7 @@ def _d1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2078,7 +2078,7 @@ def _ds1_OffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2516,7 +2516,7 @@ def decode_offset_commit_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"OffsetCommitResponse: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetCommitResponse v{version}: {exc}") from None
 
 
@@ -2561,7 +2561,7 @@ def decode_offset_commit_response_in_slices(version: int, buf: bytes, pos: int =
         return decode_offset_commit_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetCommitResponse v{version}: {exc}") from None
     return msg
 

@@ -80,7 +80,7 @@ def _d0_OffsetDeleteRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelete
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -106,7 +106,7 @@ def _ds0_OffsetDeleteRequestTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -162,7 +162,7 @@ def _d0_OffsetDeleteRequest(b: bytes, p: int, e: int) -> tuple[OffsetDeleteReque
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -188,7 +188,7 @@ def _ds0_OffsetDeleteRequest(b: bytes, p: int, e: int) -> Generator[int, None, t
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -251,7 +251,7 @@ def decode_offset_delete_request(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"OffsetDeleteRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetDeleteRequest v{version}: {exc}") from None
 
 
@@ -276,7 +276,7 @@ def decode_offset_delete_request_in_slices(version: int, buf: bytes, pos: int = 
         return decode_offset_delete_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetDeleteRequest v{version}: {exc}") from None
     return msg
 
@@ -341,7 +341,7 @@ def _d0_OffsetDeleteResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetDelet
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -367,7 +367,7 @@ def _ds0_OffsetDeleteResponseTopic(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -488,7 +488,7 @@ def decode_offset_delete_response(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"OffsetDeleteResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetDeleteResponse v{version}: {exc}") from None
 
 
@@ -513,7 +513,7 @@ def decode_offset_delete_response_in_slices(version: int, buf: bytes, pos: int =
         return decode_offset_delete_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetDeleteResponse v{version}: {exc}") from None
     return msg
 

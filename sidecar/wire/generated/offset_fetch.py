@@ -84,7 +84,7 @@ def _d0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -107,7 +107,7 @@ def _ds0_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -146,7 +146,7 @@ def _d1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -180,7 +180,7 @@ def _ds1_OffsetFetchRequestTopic(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -263,7 +263,7 @@ def _d2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -297,7 +297,7 @@ def _ds2_OffsetFetchRequestTopics(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -427,7 +427,7 @@ def _d2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -465,7 +465,7 @@ def _ds2_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -549,7 +549,7 @@ def _d3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -563,7 +563,7 @@ def _d3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -603,7 +603,7 @@ def _ds3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -617,7 +617,7 @@ def _ds3_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -729,7 +729,7 @@ def _d4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -743,7 +743,7 @@ def _d4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchRe
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -783,7 +783,7 @@ def _ds4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -797,7 +797,7 @@ def _ds4_OffsetFetchRequestGroup(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -905,7 +905,7 @@ def _d0_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -931,7 +931,7 @@ def _ds0_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -991,7 +991,7 @@ def _d1_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1018,7 +1018,7 @@ def _ds1_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1085,7 +1085,7 @@ def _d2_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1123,7 +1123,7 @@ def _ds2_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1207,7 +1207,7 @@ def _d3_OffsetFetchRequest(b: bytes, p: int, e: int) -> tuple[OffsetFetchRequest
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1247,7 +1247,7 @@ def _ds3_OffsetFetchRequest(b: bytes, p: int, e: int) -> Generator[int, None, tu
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1580,7 +1580,7 @@ def decode_offset_fetch_request(version: int, buf: bytes, pos: int = 0) -> tuple
         raise WireError(f"OffsetFetchRequest: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetFetchRequest v{version}: {exc}") from None
 
 
@@ -1625,7 +1625,7 @@ def decode_offset_fetch_request_in_slices(version: int, buf: bytes, pos: int = 0
         return decode_offset_fetch_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetFetchRequest v{version}: {exc}") from None
     return msg
 
@@ -1706,7 +1706,7 @@ def _d0_OffsetFetchResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetFe
         q = p + n
         if q > e:
             raise WireError("metadata: past the end")
-        f_metadata = b[p:q].decode()
+        f_metadata = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -1737,7 +1737,7 @@ def _d1_OffsetFetchResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetFe
         q = p + n
         if q > e:
             raise WireError("metadata: past the end")
-        f_metadata = b[p:q].decode()
+        f_metadata = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -1772,7 +1772,7 @@ def _d2_OffsetFetchResponsePartition(b: bytes, p: int, e: int) -> tuple[OffsetFe
         q = p + n - 1
         if q > e:
             raise WireError("metadata: past the end")
-        f_metadata = b[p:q].decode()
+        f_metadata = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -1822,7 +1822,7 @@ def _d0_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1848,7 +1848,7 @@ def _ds0_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1904,7 +1904,7 @@ def _d1_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1930,7 +1930,7 @@ def _ds1_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1990,7 +1990,7 @@ def _d2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2027,7 +2027,7 @@ def _ds2_OffsetFetchResponseTopic(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2138,7 +2138,7 @@ def _d2_OffsetFetchResponsePartitions(b: bytes, p: int, e: int) -> tuple[OffsetF
         q = p + n - 1
         if q > e:
             raise WireError("metadata: past the end")
-        f_metadata = b[p:q].decode()
+        f_metadata = b[p:q].decode(errors="replace")
         p = q
     f_error_code, = _u_h(b, p)
     p += 2
@@ -2200,7 +2200,7 @@ def _d2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> tuple[OffsetFetch
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2237,7 +2237,7 @@ def _ds2_OffsetFetchResponseTopics(b: bytes, p: int, e: int) -> Generator[int, N
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2414,7 +2414,7 @@ def _d2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2453,7 +2453,7 @@ def _ds2_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2534,7 +2534,7 @@ def _d3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> tuple[OffsetFetchR
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2573,7 +2573,7 @@ def _ds3_OffsetFetchResponseGroup(b: bytes, p: int, e: int) -> Generator[int, No
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -3143,7 +3143,7 @@ def decode_offset_fetch_response(version: int, buf: bytes, pos: int = 0) -> tupl
         raise WireError(f"OffsetFetchResponse: version {version} is not one of 0-10")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetFetchResponse v{version}: {exc}") from None
 
 
@@ -3188,7 +3188,7 @@ def decode_offset_fetch_response_in_slices(version: int, buf: bytes, pos: int = 
         return decode_offset_fetch_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"OffsetFetchResponse v{version}: {exc}") from None
     return msg
 

@@ -136,7 +136,7 @@ def _d0_TopicProduceData(b: bytes, p: int, e: int) -> tuple[TopicProduceData, in
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -178,7 +178,7 @@ def _d1_TopicProduceData(b: bytes, p: int, e: int) -> tuple[TopicProduceData, in
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -265,7 +265,7 @@ def _d0_ProduceRequest(b: bytes, p: int, e: int) -> tuple[ProduceRequest, int]:
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_acks, f_timeout_ms = _u_hi(b, p)
     p += 6
@@ -313,7 +313,7 @@ def _d1_ProduceRequest(b: bytes, p: int, e: int) -> tuple[ProduceRequest, int]:
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_acks, f_timeout_ms = _u_hi(b, p)
     p += 6
@@ -373,7 +373,7 @@ def _d2_ProduceRequest(b: bytes, p: int, e: int) -> tuple[ProduceRequest, int]:
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     f_acks, f_timeout_ms = _u_hi(b, p)
     p += 6
@@ -456,7 +456,7 @@ def decode_produce_request(version: int, buf: bytes, pos: int = 0) -> tuple[Prod
         raise WireError(f"ProduceRequest: version {version} is not one of 3-13")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ProduceRequest v{version}: {exc}") from None
 
 
@@ -536,7 +536,7 @@ def _d1_BatchIndexAndErrorMessage(b: bytes, p: int, e: int) -> tuple[BatchIndexA
         q = p + n
         if q > e:
             raise WireError("batch_index_error_message: past the end")
-        f_batch_index_error_message = b[p:q].decode()
+        f_batch_index_error_message = b[p:q].decode(errors="replace")
         p = q
     return BatchIndexAndErrorMessage(f_batch_index, f_batch_index_error_message), p
 
@@ -568,7 +568,7 @@ def _d2_BatchIndexAndErrorMessage(b: bytes, p: int, e: int) -> tuple[BatchIndexA
         q = p + n - 1
         if q > e:
             raise WireError("batch_index_error_message: past the end")
-        f_batch_index_error_message = b[p:q].decode()
+        f_batch_index_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -672,7 +672,7 @@ def _d2_PartitionProduceResponse(b: bytes, p: int, e: int) -> tuple[PartitionPro
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     return PartitionProduceResponse(f_index, f_error_code, f_base_offset, f_log_append_time_ms, f_log_start_offset, f_record_errors, f_error_message, LeaderIdAndEpoch()), p
 
@@ -723,7 +723,7 @@ def _d3_PartitionProduceResponse(b: bytes, p: int, e: int) -> tuple[PartitionPro
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -783,7 +783,7 @@ def _d4_PartitionProduceResponse(b: bytes, p: int, e: int) -> tuple[PartitionPro
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     f_current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     n_tags, p = uvarint(b, p)
@@ -841,7 +841,7 @@ def _d0_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -879,7 +879,7 @@ def _d1_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -917,7 +917,7 @@ def _d2_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -959,7 +959,7 @@ def _d3_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1013,7 +1013,7 @@ def _d4_TopicProduceResponse(b: bytes, p: int, e: int) -> tuple[TopicProduceResp
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1126,7 +1126,7 @@ def _d2_NodeEndpoint(b: bytes, p: int, e: int) -> tuple[NodeEndpoint, int]:
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_i(b, p)
     p += 4
@@ -1142,7 +1142,7 @@ def _d2_NodeEndpoint(b: bytes, p: int, e: int) -> tuple[NodeEndpoint, int]:
         q = p + n - 1
         if q > e:
             raise WireError("rack: past the end")
-        f_rack = b[p:q].decode()
+        f_rack = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1466,7 +1466,7 @@ def decode_produce_response(version: int, buf: bytes, pos: int = 0) -> tuple[Pro
         raise WireError(f"ProduceResponse: version {version} is not one of 3-13")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ProduceResponse v{version}: {exc}") from None
 
 

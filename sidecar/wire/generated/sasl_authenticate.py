@@ -119,7 +119,7 @@ def decode_sasl_authenticate_request(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"SaslAuthenticateRequest: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslAuthenticateRequest v{version}: {exc}") from None
 
 
@@ -142,7 +142,7 @@ def decode_sasl_authenticate_request_in_slices(version: int, buf: bytes, pos: in
         return decode_sasl_authenticate_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslAuthenticateRequest v{version}: {exc}") from None
     return msg
 
@@ -190,7 +190,7 @@ def _d0_SaslAuthenticateResponse(b: bytes, p: int, e: int) -> tuple[SaslAuthenti
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -231,7 +231,7 @@ def _d1_SaslAuthenticateResponse(b: bytes, p: int, e: int) -> tuple[SaslAuthenti
         q = p + n
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -279,7 +279,7 @@ def _d2_SaslAuthenticateResponse(b: bytes, p: int, e: int) -> tuple[SaslAuthenti
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -347,7 +347,7 @@ def decode_sasl_authenticate_response(version: int, buf: bytes, pos: int = 0) ->
         raise WireError(f"SaslAuthenticateResponse: version {version} is not one of 0-2")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslAuthenticateResponse v{version}: {exc}") from None
 
 
@@ -370,7 +370,7 @@ def decode_sasl_authenticate_response_in_slices(version: int, buf: bytes, pos: i
         return decode_sasl_authenticate_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslAuthenticateResponse v{version}: {exc}") from None
     return msg
 

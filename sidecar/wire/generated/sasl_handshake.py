@@ -47,7 +47,7 @@ def _d0_SaslHandshakeRequest(b: bytes, p: int, e: int) -> tuple[SaslHandshakeReq
         q = p + n
         if q > e:
             raise WireError("mechanism: past the end")
-        f_mechanism = b[p:q].decode()
+        f_mechanism = b[p:q].decode(errors="replace")
         p = q
     return SaslHandshakeRequest(f_mechanism), p
 
@@ -78,7 +78,7 @@ def decode_sasl_handshake_request(version: int, buf: bytes, pos: int = 0) -> tup
         raise WireError(f"SaslHandshakeRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslHandshakeRequest v{version}: {exc}") from None
 
 
@@ -124,7 +124,7 @@ def _d0_SaslHandshakeResponse(b: bytes, p: int, e: int) -> tuple[SaslHandshakeRe
                 q = p + n
                 if q > e:
                     raise WireError("mechanisms: past the end")
-                y_mechanisms = b[p:q].decode()
+                y_mechanisms = b[p:q].decode(errors="replace")
                 p = q
             l_mechanisms.append(y_mechanisms)
         f_mechanisms = l_mechanisms
@@ -161,7 +161,7 @@ def decode_sasl_handshake_response(version: int, buf: bytes, pos: int = 0) -> tu
         raise WireError(f"SaslHandshakeResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SaslHandshakeResponse v{version}: {exc}") from None
 
 

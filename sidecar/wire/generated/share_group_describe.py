@@ -77,7 +77,7 @@ def _d0_ShareGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[ShareGroupD
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -118,7 +118,7 @@ def _ds0_ShareGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int, N
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -186,7 +186,7 @@ def decode_share_group_describe_request(version: int, buf: bytes, pos: int = 0) 
         raise WireError(f"ShareGroupDescribeRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupDescribeRequest v{version}: {exc}") from None
 
 
@@ -213,7 +213,7 @@ def decode_share_group_describe_request_in_slices(version: int, buf: bytes, pos:
         return decode_share_group_describe_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupDescribeRequest v{version}: {exc}") from None
     return msg
 
@@ -298,7 +298,7 @@ def _d0_TopicPartitions(b: bytes, p: int, e: int) -> tuple[TopicPartitions, int]
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -337,7 +337,7 @@ def _ds0_TopicPartitions(b: bytes, p: int, e: int) -> Generator[int, None, tuple
         q = p + n - 1
         if q > e:
             raise WireError("topic_name: past the end")
-        f_topic_name = b[p:q].decode()
+        f_topic_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -457,7 +457,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -471,7 +471,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -487,7 +487,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -501,7 +501,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -527,7 +527,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -552,7 +552,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -566,7 +566,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -582,7 +582,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -596,7 +596,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -625,7 +625,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -769,7 +769,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -783,7 +783,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -797,7 +797,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -813,7 +813,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -854,7 +854,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -868,7 +868,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -882,7 +882,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -898,7 +898,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1122,7 +1122,7 @@ def decode_share_group_describe_response(version: int, buf: bytes, pos: int = 0)
         raise WireError(f"ShareGroupDescribeResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupDescribeResponse v{version}: {exc}") from None
 
 
@@ -1149,7 +1149,7 @@ def decode_share_group_describe_response_in_slices(version: int, buf: bytes, pos
         return decode_share_group_describe_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupDescribeResponse v{version}: {exc}") from None
     return msg
 

@@ -68,7 +68,7 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -82,7 +82,7 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -98,7 +98,7 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -125,7 +125,7 @@ def _d0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[ShareGroup
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -149,7 +149,7 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -163,7 +163,7 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -179,7 +179,7 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -209,7 +209,7 @@ def _ds0_ShareGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int, 
                 q = p + n - 1
                 if q > e:
                     raise WireError("subscribed_topic_names: past the end")
-                y_subscribed_topic_names = b[p:q].decode()
+                y_subscribed_topic_names = b[p:q].decode(errors="replace")
                 p = q
             l_subscribed_topic_names.append(y_subscribed_topic_names)
         f_subscribed_topic_names = l_subscribed_topic_names
@@ -341,7 +341,7 @@ def decode_share_group_heartbeat_request(version: int, buf: bytes, pos: int = 0)
         raise WireError(f"ShareGroupHeartbeatRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupHeartbeatRequest v{version}: {exc}") from None
 
 
@@ -368,7 +368,7 @@ def decode_share_group_heartbeat_request_in_slices(version: int, buf: bytes, pos
         return decode_share_group_heartbeat_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupHeartbeatRequest v{version}: {exc}") from None
     return msg
 
@@ -559,7 +559,7 @@ def _d0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[ShareGrou
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -573,7 +573,7 @@ def _d0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[ShareGrou
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms = _u_ii(b, p)
     p += 8
@@ -604,7 +604,7 @@ def _ds0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int,
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -618,7 +618,7 @@ def _ds0_ShareGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[int,
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms = _u_ii(b, p)
     p += 8
@@ -722,7 +722,7 @@ def decode_share_group_heartbeat_response(version: int, buf: bytes, pos: int = 0
         raise WireError(f"ShareGroupHeartbeatResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupHeartbeatResponse v{version}: {exc}") from None
 
 
@@ -749,7 +749,7 @@ def decode_share_group_heartbeat_response_in_slices(version: int, buf: bytes, po
         return decode_share_group_heartbeat_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"ShareGroupHeartbeatResponse v{version}: {exc}") from None
     return msg
 

@@ -93,7 +93,7 @@ def _d0_StreamsGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[StreamsGr
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -134,7 +134,7 @@ def _ds0_StreamsGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int,
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -209,7 +209,7 @@ def _d1_StreamsGroupDescribeRequest(b: bytes, p: int, e: int) -> tuple[StreamsGr
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -250,7 +250,7 @@ def _ds1_StreamsGroupDescribeRequest(b: bytes, p: int, e: int) -> Generator[int,
                 q = p + n - 1
                 if q > e:
                     raise WireError("group_ids: past the end")
-                y_group_ids = b[p:q].decode()
+                y_group_ids = b[p:q].decode(errors="replace")
                 p = q
             l_group_ids.append(y_group_ids)
         f_group_ids = l_group_ids
@@ -318,7 +318,7 @@ def decode_streams_group_describe_request(version: int, buf: bytes, pos: int = 0
         raise WireError(f"StreamsGroupDescribeRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupDescribeRequest v{version}: {exc}") from None
 
 
@@ -345,7 +345,7 @@ def decode_streams_group_describe_request_in_slices(version: int, buf: bytes, po
         return decode_streams_group_describe_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupDescribeRequest v{version}: {exc}") from None
     return msg
 
@@ -497,7 +497,7 @@ def _d0_Endpoint(b: bytes, p: int, e: int) -> tuple[Endpoint, int]:
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_H(b, p)
     p += 2
@@ -535,7 +535,7 @@ def _d0_TaskOffset(b: bytes, p: int, e: int) -> tuple[TaskOffset, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     f_partition, f_offset = _u_iq(b, p)
     p += 12
@@ -729,7 +729,7 @@ def _d0_TaskIds(b: bytes, p: int, e: int) -> tuple[TaskIds, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -763,7 +763,7 @@ def _ds0_TaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TaskIds
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -814,7 +814,7 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
         q = p + n - 1
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -828,7 +828,7 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -872,7 +872,7 @@ def _d0_TopicInfo(b: bytes, p: int, e: int) -> tuple[TopicInfo, int]:
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -911,7 +911,7 @@ def _ds0_TopicInfo(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Topic
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -1128,7 +1128,7 @@ def _d1_TopologyDescriptionSubtopology(b: bytes, p: int, e: int) -> tuple[Topolo
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1165,7 +1165,7 @@ def _ds1_TopologyDescriptionSubtopology(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1254,7 +1254,7 @@ def _d1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_node_type, = _u_b(b, p)
     p += 1
@@ -1282,7 +1282,7 @@ def _d1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -1298,7 +1298,7 @@ def _d1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
         q = p + n - 1
         if q > e:
             raise WireError("sink_topic: past the end")
-        f_sink_topic = b[p:q].decode()
+        f_sink_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1324,7 +1324,7 @@ def _d1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("stores: past the end")
-                y_stores = b[p:q].decode()
+                y_stores = b[p:q].decode(errors="replace")
                 p = q
             l_stores.append(y_stores)
         f_stores = l_stores
@@ -1352,7 +1352,7 @@ def _d1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("successors: past the end")
-                y_successors = b[p:q].decode()
+                y_successors = b[p:q].decode(errors="replace")
                 p = q
             l_successors.append(y_successors)
         f_successors = l_successors
@@ -1376,7 +1376,7 @@ def _ds1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_node_type, = _u_b(b, p)
     p += 1
@@ -1407,7 +1407,7 @@ def _ds1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -1423,7 +1423,7 @@ def _ds1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("sink_topic: past the end")
-        f_sink_topic = b[p:q].decode()
+        f_sink_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1452,7 +1452,7 @@ def _ds1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("stores: past the end")
-                y_stores = b[p:q].decode()
+                y_stores = b[p:q].decode(errors="replace")
                 p = q
             l_stores.append(y_stores)
         f_stores = l_stores
@@ -1483,7 +1483,7 @@ def _ds1_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("successors: past the end")
-                y_successors = b[p:q].decode()
+                y_successors = b[p:q].decode(errors="replace")
                 p = q
             l_successors.append(y_successors)
         f_successors = l_successors
@@ -1684,7 +1684,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1710,7 +1710,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -1738,7 +1738,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("repartition_sink_topics: past the end")
-                y_repartition_sink_topics = b[p:q].decode()
+                y_repartition_sink_topics = b[p:q].decode(errors="replace")
                 p = q
             l_repartition_sink_topics.append(y_repartition_sink_topics)
         f_repartition_sink_topics = l_repartition_sink_topics
@@ -1792,7 +1792,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1821,7 +1821,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -1852,7 +1852,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
                 q = p + n - 1
                 if q > e:
                     raise WireError("repartition_sink_topics: past the end")
-                y_repartition_sink_topics = b[p:q].decode()
+                y_repartition_sink_topics = b[p:q].decode(errors="replace")
                 p = q
             l_repartition_sink_topics.append(y_repartition_sink_topics)
         f_repartition_sink_topics = l_repartition_sink_topics
@@ -2096,7 +2096,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -2112,7 +2112,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2126,7 +2126,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2140,7 +2140,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2154,7 +2154,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     f_topology_epoch, = _u_i(b, p)
     p += 4
@@ -2170,7 +2170,7 @@ def _d0_Member(b: bytes, p: int, e: int) -> tuple[Member, int]:
         q = p + n - 1
         if q > e:
             raise WireError("process_id: past the end")
-        f_process_id = b[p:q].decode()
+        f_process_id = b[p:q].decode(errors="replace")
         p = q
     f_user_endpoint: Endpoint | None = None
     (mark,) = _u_b(b, p)
@@ -2246,7 +2246,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, = _u_i(b, p)
     p += 4
@@ -2262,7 +2262,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2276,7 +2276,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2290,7 +2290,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_id: past the end")
-        f_client_id = b[p:q].decode()
+        f_client_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2304,7 +2304,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("client_host: past the end")
-        f_client_host = b[p:q].decode()
+        f_client_host = b[p:q].decode(errors="replace")
         p = q
     f_topology_epoch, = _u_i(b, p)
     p += 4
@@ -2320,7 +2320,7 @@ def _ds0_Member(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Member, 
         q = p + n - 1
         if q > e:
             raise WireError("process_id: past the end")
-        f_process_id = b[p:q].decode()
+        f_process_id = b[p:q].decode(errors="replace")
         p = q
     f_user_endpoint: Endpoint | None = None
     (mark,) = _u_b(b, p)
@@ -2588,7 +2588,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2602,7 +2602,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2616,7 +2616,7 @@ def _d0_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -2664,7 +2664,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2678,7 +2678,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2692,7 +2692,7 @@ def _ds0_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -2838,7 +2838,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2852,7 +2852,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2866,7 +2866,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -2911,7 +2911,7 @@ def _d1_DescribedGroup(b: bytes, p: int, e: int) -> tuple[DescribedGroup, int]:
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -2935,7 +2935,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2949,7 +2949,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2963,7 +2963,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("group_state: past the end")
-        f_group_state = b[p:q].decode()
+        f_group_state = b[p:q].decode(errors="replace")
         p = q
     f_group_epoch, f_assignment_epoch = _u_ii(b, p)
     p += 8
@@ -3011,7 +3011,7 @@ def _ds1_DescribedGroup(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("assignor_name: past the end")
-        f_assignor_name = b[p:q].decode()
+        f_assignor_name = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -3317,7 +3317,7 @@ def decode_streams_group_describe_response(version: int, buf: bytes, pos: int = 
         raise WireError(f"StreamsGroupDescribeResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupDescribeResponse v{version}: {exc}") from None
 
 
@@ -3344,7 +3344,7 @@ def decode_streams_group_describe_response_in_slices(version: int, buf: bytes, p
         return decode_streams_group_describe_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupDescribeResponse v{version}: {exc}") from None
     return msg
 

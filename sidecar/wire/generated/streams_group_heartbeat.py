@@ -147,7 +147,7 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
         q = p + n - 1
         if q > e:
             raise WireError("key: past the end")
-        f_key = b[p:q].decode()
+        f_key = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -161,7 +161,7 @@ def _d0_KeyValue(b: bytes, p: int, e: int) -> tuple[KeyValue, int]:
         q = p + n - 1
         if q > e:
             raise WireError("value: past the end")
-        f_value = b[p:q].decode()
+        f_value = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -205,7 +205,7 @@ def _d0_TopicInfo(b: bytes, p: int, e: int) -> tuple[TopicInfo, int]:
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -244,7 +244,7 @@ def _ds0_TopicInfo(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Topic
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_partitions, f_replication_factor = _u_ih(b, p)
     p += 6
@@ -325,7 +325,7 @@ def _d0_Endpoint(b: bytes, p: int, e: int) -> tuple[Endpoint, int]:
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_H(b, p)
     p += 2
@@ -363,7 +363,7 @@ def _d0_TaskOffset(b: bytes, p: int, e: int) -> tuple[TaskOffset, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     f_partition, f_offset = _u_iq(b, p)
     p += 12
@@ -401,7 +401,7 @@ def _d0_TaskIds(b: bytes, p: int, e: int) -> tuple[TaskIds, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -435,7 +435,7 @@ def _ds0_TaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple[TaskIds
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -590,7 +590,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -616,7 +616,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -644,7 +644,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topic_regex: past the end")
-                y_source_topic_regex = b[p:q].decode()
+                y_source_topic_regex = b[p:q].decode(errors="replace")
                 p = q
             l_source_topic_regex.append(y_source_topic_regex)
         f_source_topic_regex = l_source_topic_regex
@@ -687,7 +687,7 @@ def _d0_Subtopology(b: bytes, p: int, e: int) -> tuple[Subtopology, int]:
                 q = p + n - 1
                 if q > e:
                     raise WireError("repartition_sink_topics: past the end")
-                y_repartition_sink_topics = b[p:q].decode()
+                y_repartition_sink_topics = b[p:q].decode(errors="replace")
                 p = q
             l_repartition_sink_topics.append(y_repartition_sink_topics)
         f_repartition_sink_topics = l_repartition_sink_topics
@@ -741,7 +741,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -770,7 +770,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -801,7 +801,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topic_regex: past the end")
-                y_source_topic_regex = b[p:q].decode()
+                y_source_topic_regex = b[p:q].decode(errors="replace")
                 p = q
             l_source_topic_regex.append(y_source_topic_regex)
         f_source_topic_regex = l_source_topic_regex
@@ -850,7 +850,7 @@ def _ds0_Subtopology(b: bytes, p: int, e: int) -> Generator[int, None, tuple[Sub
                 q = p + n - 1
                 if q > e:
                     raise WireError("repartition_sink_topics: past the end")
-                y_repartition_sink_topics = b[p:q].decode()
+                y_repartition_sink_topics = b[p:q].decode(errors="replace")
                 p = q
             l_repartition_sink_topics.append(y_repartition_sink_topics)
         f_repartition_sink_topics = l_repartition_sink_topics
@@ -1124,7 +1124,7 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1138,7 +1138,7 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_endpoint_information_epoch = _u_ii(b, p)
     p += 8
@@ -1154,7 +1154,7 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1168,7 +1168,7 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -1237,7 +1237,7 @@ def _d0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> tuple[StreamsG
         q = p + n - 1
         if q > e:
             raise WireError("process_id: past the end")
-        f_process_id = b[p:q].decode()
+        f_process_id = b[p:q].decode(errors="replace")
         p = q
     f_user_endpoint: Endpoint | None = None
     (mark,) = _u_b(b, p)
@@ -1314,7 +1314,7 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1328,7 +1328,7 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_endpoint_information_epoch = _u_ii(b, p)
     p += 8
@@ -1344,7 +1344,7 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("instance_id: past the end")
-        f_instance_id = b[p:q].decode()
+        f_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1358,7 +1358,7 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("rack_id: past the end")
-        f_rack_id = b[p:q].decode()
+        f_rack_id = b[p:q].decode(errors="replace")
         p = q
     f_rebalance_timeout_ms, = _u_i(b, p)
     p += 4
@@ -1436,7 +1436,7 @@ def _ds0_StreamsGroupHeartbeatRequest(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("process_id: past the end")
-        f_process_id = b[p:q].decode()
+        f_process_id = b[p:q].decode(errors="replace")
         p = q
     f_user_endpoint: Endpoint | None = None
     (mark,) = _u_b(b, p)
@@ -1771,7 +1771,7 @@ def decode_streams_group_heartbeat_request(version: int, buf: bytes, pos: int = 
         raise WireError(f"StreamsGroupHeartbeatRequest: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupHeartbeatRequest v{version}: {exc}") from None
 
 
@@ -1798,7 +1798,7 @@ def decode_streams_group_heartbeat_request_in_slices(version: int, buf: bytes, p
         return decode_streams_group_heartbeat_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupHeartbeatRequest v{version}: {exc}") from None
     return msg
 
@@ -1888,7 +1888,7 @@ def _d0_Status(b: bytes, p: int, e: int) -> tuple[Status, int]:
         q = p + n - 1
         if q > e:
             raise WireError("status_detail: past the end")
-        f_status_detail = b[p:q].decode()
+        f_status_detail = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -1924,7 +1924,7 @@ def _d0_TopicPartition(b: bytes, p: int, e: int) -> tuple[TopicPartition, int]:
         q = p + n - 1
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1958,7 +1958,7 @@ def _ds0_TopicPartition(b: bytes, p: int, e: int) -> Generator[int, None, tuple[
         q = p + n - 1
         if q > e:
             raise WireError("topic: past the end")
-        f_topic = b[p:q].decode()
+        f_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2009,7 +2009,7 @@ def _d0_ResponseTaskIds(b: bytes, p: int, e: int) -> tuple[ResponseTaskIds, int]
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2043,7 +2043,7 @@ def _ds0_ResponseTaskIds(b: bytes, p: int, e: int) -> Generator[int, None, tuple
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2094,7 +2094,7 @@ def _d0_ResponseEndpoint(b: bytes, p: int, e: int) -> tuple[ResponseEndpoint, in
         q = p + n - 1
         if q > e:
             raise WireError("host: past the end")
-        f_host = b[p:q].decode()
+        f_host = b[p:q].decode(errors="replace")
         p = q
     f_port, = _u_H(b, p)
     p += 2
@@ -2250,7 +2250,7 @@ def _d0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2264,7 +2264,7 @@ def _d0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms, f_acceptable_recovery_lag_legacy, f_task_offset_interval_ms = _u_iiii(b, p)
     p += 16
@@ -2372,7 +2372,7 @@ def _ds0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2386,7 +2386,7 @@ def _ds0_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms, f_acceptable_recovery_lag_legacy, f_task_offset_interval_ms = _u_iiii(b, p)
     p += 16
@@ -2650,7 +2650,7 @@ def _d1_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2664,7 +2664,7 @@ def _d1_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> tuple[Streams
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms, f_task_offset_interval_ms, f_acceptable_recovery_lag = _u_iiiq(b, p)
     p += 20
@@ -2772,7 +2772,7 @@ def _ds1_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -2786,7 +2786,7 @@ def _ds1_StreamsGroupHeartbeatResponse(b: bytes, p: int, e: int) -> Generator[in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_member_epoch, f_heartbeat_interval_ms, f_task_offset_interval_ms, f_acceptable_recovery_lag = _u_iiiq(b, p)
     p += 20
@@ -3053,7 +3053,7 @@ def decode_streams_group_heartbeat_response(version: int, buf: bytes, pos: int =
         raise WireError(f"StreamsGroupHeartbeatResponse: version {version} is not one of 0-1")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupHeartbeatResponse v{version}: {exc}") from None
 
 
@@ -3080,7 +3080,7 @@ def decode_streams_group_heartbeat_response_in_slices(version: int, buf: bytes, 
         return decode_streams_group_heartbeat_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupHeartbeatResponse v{version}: {exc}") from None
     return msg
 

@@ -200,7 +200,7 @@ def _d0_TopologyDescriptionSubtopology(b: bytes, p: int, e: int) -> tuple[Topolo
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -237,7 +237,7 @@ def _ds0_TopologyDescriptionSubtopology(b: bytes, p: int, e: int) -> Generator[i
         q = p + n - 1
         if q > e:
             raise WireError("subtopology_id: past the end")
-        f_subtopology_id = b[p:q].decode()
+        f_subtopology_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -314,7 +314,7 @@ def _d0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_node_type, = _u_b(b, p)
     p += 1
@@ -342,7 +342,7 @@ def _d0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -358,7 +358,7 @@ def _d0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
         q = p + n - 1
         if q > e:
             raise WireError("sink_topic: past the end")
-        f_sink_topic = b[p:q].decode()
+        f_sink_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -384,7 +384,7 @@ def _d0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("stores: past the end")
-                y_stores = b[p:q].decode()
+                y_stores = b[p:q].decode(errors="replace")
                 p = q
             l_stores.append(y_stores)
         f_stores = l_stores
@@ -412,7 +412,7 @@ def _d0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> tuple[TopologyDescr
                 q = p + n - 1
                 if q > e:
                     raise WireError("successors: past the end")
-                y_successors = b[p:q].decode()
+                y_successors = b[p:q].decode(errors="replace")
                 p = q
             l_successors.append(y_successors)
         f_successors = l_successors
@@ -436,7 +436,7 @@ def _ds0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     f_node_type, = _u_b(b, p)
     p += 1
@@ -467,7 +467,7 @@ def _ds0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("source_topics: past the end")
-                y_source_topics = b[p:q].decode()
+                y_source_topics = b[p:q].decode(errors="replace")
                 p = q
             l_source_topics.append(y_source_topics)
         f_source_topics = l_source_topics
@@ -483,7 +483,7 @@ def _ds0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
         q = p + n - 1
         if q > e:
             raise WireError("sink_topic: past the end")
-        f_sink_topic = b[p:q].decode()
+        f_sink_topic = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -512,7 +512,7 @@ def _ds0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("stores: past the end")
-                y_stores = b[p:q].decode()
+                y_stores = b[p:q].decode(errors="replace")
                 p = q
             l_stores.append(y_stores)
         f_stores = l_stores
@@ -543,7 +543,7 @@ def _ds0_TopologyDescriptionNode(b: bytes, p: int, e: int) -> Generator[int, Non
                 q = p + n - 1
                 if q > e:
                     raise WireError("successors: past the end")
-                y_successors = b[p:q].decode()
+                y_successors = b[p:q].decode(errors="replace")
                 p = q
             l_successors.append(y_successors)
         f_successors = l_successors
@@ -732,7 +732,7 @@ def _d0_StreamsGroupTopologyDescriptionUpdateRequest(b: bytes, p: int, e: int) -
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -746,7 +746,7 @@ def _d0_StreamsGroupTopologyDescriptionUpdateRequest(b: bytes, p: int, e: int) -
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_topology_epoch, = _u_i(b, p)
     p += 4
@@ -771,7 +771,7 @@ def _ds0_StreamsGroupTopologyDescriptionUpdateRequest(b: bytes, p: int, e: int) 
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -785,7 +785,7 @@ def _ds0_StreamsGroupTopologyDescriptionUpdateRequest(b: bytes, p: int, e: int) 
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     f_topology_epoch, = _u_i(b, p)
     p += 4
@@ -861,7 +861,7 @@ def decode_streams_group_topology_description_update_request(version: int, buf: 
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateRequest: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateRequest v{version}: {exc}") from None
 
 
@@ -886,7 +886,7 @@ def decode_streams_group_topology_description_update_request_in_slices(version: 
         return decode_streams_group_topology_description_update_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateRequest v{version}: {exc}") from None
     return msg
 
@@ -937,7 +937,7 @@ def _d0_StreamsGroupTopologyDescriptionUpdateResponse(b: bytes, p: int, e: int) 
         q = p + n - 1
         if q > e:
             raise WireError("error_message: past the end")
-        f_error_message = b[p:q].decode()
+        f_error_message = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -979,7 +979,7 @@ def decode_streams_group_topology_description_update_response(version: int, buf:
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateResponse: version {version} is not one of 0-0")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateResponse v{version}: {exc}") from None
 
 
@@ -1002,7 +1002,7 @@ def decode_streams_group_topology_description_update_response_in_slices(version:
         return decode_streams_group_topology_description_update_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"StreamsGroupTopologyDescriptionUpdateResponse v{version}: {exc}") from None
     return msg
 

@@ -68,7 +68,7 @@ def _d0_SyncGroupRequestAssignment(b: bytes, p: int, e: int) -> tuple[SyncGroupR
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -107,7 +107,7 @@ def _d1_SyncGroupRequestAssignment(b: bytes, p: int, e: int) -> tuple[SyncGroupR
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -157,7 +157,7 @@ def _d0_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -169,7 +169,7 @@ def _d0_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -195,7 +195,7 @@ def _ds0_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -207,7 +207,7 @@ def _ds0_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -275,7 +275,7 @@ def _d1_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -287,7 +287,7 @@ def _d1_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -297,7 +297,7 @@ def _d1_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -323,7 +323,7 @@ def _ds1_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -335,7 +335,7 @@ def _ds1_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -345,7 +345,7 @@ def _ds1_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -433,7 +433,7 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -449,7 +449,7 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -463,7 +463,7 @@ def _d2_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -500,7 +500,7 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -516,7 +516,7 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -530,7 +530,7 @@ def _ds2_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -651,7 +651,7 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -667,7 +667,7 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -681,7 +681,7 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -695,7 +695,7 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -709,7 +709,7 @@ def _d3_SyncGroupRequest(b: bytes, p: int, e: int) -> tuple[SyncGroupRequest, in
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -746,7 +746,7 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_generation_id, = _u_i(b, p)
     p += 4
@@ -762,7 +762,7 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -776,7 +776,7 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -790,7 +790,7 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -804,7 +804,7 @@ def _ds3_SyncGroupRequest(b: bytes, p: int, e: int) -> Generator[int, None, tupl
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -986,7 +986,7 @@ def decode_sync_group_request(version: int, buf: bytes, pos: int = 0) -> tuple[S
         raise WireError(f"SyncGroupRequest: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SyncGroupRequest v{version}: {exc}") from None
 
 
@@ -1021,7 +1021,7 @@ def decode_sync_group_request_in_slices(version: int, buf: bytes, pos: int = 0) 
         return decode_sync_group_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SyncGroupRequest v{version}: {exc}") from None
     return msg
 
@@ -1154,7 +1154,7 @@ def _d3_SyncGroupResponse(b: bytes, p: int, e: int) -> tuple[SyncGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_type: past the end")
-        f_protocol_type = b[p:q].decode()
+        f_protocol_type = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1168,7 +1168,7 @@ def _d3_SyncGroupResponse(b: bytes, p: int, e: int) -> tuple[SyncGroupResponse, 
         q = p + n - 1
         if q > e:
             raise WireError("protocol_name: past the end")
-        f_protocol_name = b[p:q].decode()
+        f_protocol_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1251,7 +1251,7 @@ def decode_sync_group_response(version: int, buf: bytes, pos: int = 0) -> tuple[
         raise WireError(f"SyncGroupResponse: version {version} is not one of 0-5")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SyncGroupResponse v{version}: {exc}") from None
 
 
@@ -1274,7 +1274,7 @@ def decode_sync_group_response_in_slices(version: int, buf: bytes, pos: int = 0)
         return decode_sync_group_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"SyncGroupResponse v{version}: {exc}") from None
     return msg
 

@@ -91,7 +91,7 @@ def _d0_TxnOffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[TxnOf
         q = p + n
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     return TxnOffsetCommitRequestPartition(f_partition_index, f_committed_offset, -1, f_committed_metadata), p
 
@@ -119,7 +119,7 @@ def _d1_TxnOffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[TxnOf
         q = p + n
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     return TxnOffsetCommitRequestPartition(f_partition_index, f_committed_offset, f_committed_leader_epoch, f_committed_metadata), p
 
@@ -151,7 +151,7 @@ def _d2_TxnOffsetCommitRequestPartition(b: bytes, p: int, e: int) -> tuple[TxnOf
         q = p + n - 1
         if q > e:
             raise WireError("committed_metadata: past the end")
-        f_committed_metadata = b[p:q].decode()
+        f_committed_metadata = b[p:q].decode(errors="replace")
         p = q
     if b[p] == 0:
         p += 1
@@ -186,7 +186,7 @@ def _d0_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -212,7 +212,7 @@ def _ds0_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -268,7 +268,7 @@ def _d1_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -294,7 +294,7 @@ def _ds1_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int,
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -354,7 +354,7 @@ def _d2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> tuple[TxnOffset
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -391,7 +391,7 @@ def _ds2_TxnOffsetCommitRequestTopic(b: bytes, p: int, e: int) -> Generator[int,
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -544,7 +544,7 @@ def _d0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -554,7 +554,7 @@ def _d0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -582,7 +582,7 @@ def _ds0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -592,7 +592,7 @@ def _ds0_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -662,7 +662,7 @@ def _d1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -672,7 +672,7 @@ def _d1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -700,7 +700,7 @@ def _ds1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_h(b, p)
     p += 2
@@ -710,7 +710,7 @@ def _ds1_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch = _u_qh(b, p)
     p += 10
@@ -784,7 +784,7 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -798,7 +798,7 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_generation_id_or_member_epoch = _u_qhi(b, p)
     p += 14
@@ -814,7 +814,7 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -828,7 +828,7 @@ def _d2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -865,7 +865,7 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -879,7 +879,7 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_generation_id_or_member_epoch = _u_qhi(b, p)
     p += 14
@@ -895,7 +895,7 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -909,7 +909,7 @@ def _ds2_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1048,7 +1048,7 @@ def _d3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1062,7 +1062,7 @@ def _d3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_generation_id_or_member_epoch = _u_qhi(b, p)
     p += 14
@@ -1078,7 +1078,7 @@ def _d3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1092,7 +1092,7 @@ def _d3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> tuple[TxnOffsetCommi
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1129,7 +1129,7 @@ def _ds3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("transactional_id: past the end")
-        f_transactional_id = b[p:q].decode()
+        f_transactional_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1143,7 +1143,7 @@ def _ds3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("group_id: past the end")
-        f_group_id = b[p:q].decode()
+        f_group_id = b[p:q].decode(errors="replace")
         p = q
     f_producer_id, f_producer_epoch, f_generation_id_or_member_epoch = _u_qhi(b, p)
     p += 14
@@ -1159,7 +1159,7 @@ def _ds3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("member_id: past the end")
-        f_member_id = b[p:q].decode()
+        f_member_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1173,7 +1173,7 @@ def _ds3_TxnOffsetCommitRequest(b: bytes, p: int, e: int) -> Generator[int, None
         q = p + n - 1
         if q > e:
             raise WireError("group_instance_id: past the end")
-        f_group_instance_id = b[p:q].decode()
+        f_group_instance_id = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1327,7 +1327,7 @@ def decode_txn_offset_commit_request(version: int, buf: bytes, pos: int = 0) -> 
         raise WireError(f"TxnOffsetCommitRequest: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"TxnOffsetCommitRequest v{version}: {exc}") from None
 
 
@@ -1364,7 +1364,7 @@ def decode_txn_offset_commit_request_in_slices(version: int, buf: bytes, pos: in
         return decode_txn_offset_commit_request(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"TxnOffsetCommitRequest v{version}: {exc}") from None
     return msg
 
@@ -1444,7 +1444,7 @@ def _d0_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1470,7 +1470,7 @@ def _ds0_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int
         q = p + n
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     (n,) = _u_i(b, p)
     p += 4
@@ -1530,7 +1530,7 @@ def _d1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> tuple[TxnOffse
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1567,7 +1567,7 @@ def _ds1_TxnOffsetCommitResponseTopic(b: bytes, p: int, e: int) -> Generator[int
         q = p + n - 1
         if q > e:
             raise WireError("name: past the end")
-        f_name = b[p:q].decode()
+        f_name = b[p:q].decode(errors="replace")
         p = q
     n = b[p]
     p += 1
@@ -1945,7 +1945,7 @@ def decode_txn_offset_commit_response(version: int, buf: bytes, pos: int = 0) ->
         raise WireError(f"TxnOffsetCommitResponse: version {version} is not one of 0-6")
     try:
         return fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"TxnOffsetCommitResponse v{version}: {exc}") from None
 
 
@@ -1982,7 +1982,7 @@ def decode_txn_offset_commit_response_in_slices(version: int, buf: bytes, pos: i
         return decode_txn_offset_commit_response(version, buf, pos)[0]
     try:
         msg, _ = yield from fn(buf, pos, len(buf))
-    except (_struct_error, IndexError, UnicodeDecodeError) as exc:
+    except (_struct_error, IndexError) as exc:
         raise WireError(f"TxnOffsetCommitResponse v{version}: {exc}") from None
     return msg
 
