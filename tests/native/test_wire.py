@@ -185,7 +185,7 @@ def test_classic_answers_are_written_alike_by_all(
     assert _wire.pack(SYNCED, 0, 27, kind, name, part) == wire_twin.pack(SYNCED, 0, 27, kind, name, part) == want
 
 
-def skipped(impl: Any, raw: bytes, at: int, end: int) -> int | str:
+def skipped(impl: Any, raw: bytes | bytearray, at: int, end: int) -> int | str:
     try:
         return int(impl.skip_tags(raw, at, end))
     except (ValueError, IndexError) as exc:
