@@ -175,9 +175,10 @@ class Placeholders:
         self._look_after(placeholder, urgent=True)
 
     def hurry(self, placeholder: Placeholder) -> None:
-        """Works on the placeholder at once, as a request waits for it: shortens its back-off if that is long."""
-        if placeholder.resting is not None and placeholder.pause_ms > self._patience_ms:
-            placeholder.resting.cancel()
+        """Works on the placeholder at once, as a request waits for it: shortens its back-off if much of it is left."""
+        resting = placeholder.resting
+        if resting is not None and resting.when() - asyncio.get_running_loop().time() > self._patience_ms / 1000:
+            resting.cancel()
             self._rest(placeholder)
         self._look_after(placeholder, urgent=True)
 

@@ -194,6 +194,31 @@ def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
+def test_commits_that_keep_coming_do_not_put_off_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: commits of a busy group failed for as long as they kept coming, though its broker had loaded long ago.
+    Cause: each commit that began to wait started the back-off of its placeholder again."""
+    monkeypatch.setattr(module, "PAUSE_MAX_MS", 2_000)
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        loading = sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, ALWAYS)
+        client, epoch = await joined(sidecar)
+        clients = [client, *[await sidecar.client() for _ in range(29)]]
+        message = commit("g", "m1", epoch, "orders", {0: 7})
+        for number, each in enumerate(clients):
+            asyncio.get_running_loop().call_later(number * 0.05, each.post, message, 9)
+        placeholders = sidecar.coordinator.placeholders
+        placeholder = placeholders.get("g")
+        assert placeholder is not None
+        await until(lambda: placeholder.pause_ms > 2 * module.PATIENCE_MS)
+        loading.end()
+        await until(lambda: placeholders.all_joined, 2 * module.PATIENCE_MS / 1000)
+        assert not clients[-1].waiting, "commits still come"
+        answers = [await each.answer(message, 9) for each in clients]
+        assert {a.topics[0].partitions[0].error_code for a in answers} == {Code.NONE}
+
+    run(test)
+
+
 # ---- losing it ------------------------------------------------------------------------------------------------------
 def test_a_placeholder_that_the_broker_has_forgotten_is_taken_anew() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
