@@ -11,6 +11,7 @@ import asyncio
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules, Store
 from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.moves.verdicts import Verdicts
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger
@@ -27,7 +28,7 @@ class UnservedGroups:
         self._rules = rules
         self._core = core
         self._natives = natives
-        self._store = store
+        self._verdicts = Verdicts(rules, core, store, log)
         self._figures = figures
         self._log = log
 
@@ -47,10 +48,10 @@ class UnservedGroups:
                     if not problem:
                         return
                     written = verdict
-                    await self._refuse(group_id, verdict, problem)
+                    await self._refuse(group_id, problem)
             await asyncio.sleep(PAUSE_S)
 
-    async def _refuse(self, group_id: str, verdict: str, problem: str) -> None:
+    async def _refuse(self, group_id: str, problem: str) -> None:
         self._log.error("group not given back", group_id=group_id, problem=problem)
         self._figures("moves", "broker", "given up").inc()
-        await self._store(group_id, {cf.VERDICT: verdict}, cf.NOT_GIVEN_BACK + problem)
+        await self._verdicts.write(group_id, "true", cf.NOT_GIVEN_BACK + problem)
