@@ -213,7 +213,6 @@ class Moves:
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:
         """Does all periodic work of the moves; called about every 50 ms."""
-        self.rules.tick()
         if self.rules.dirty and self.rules.ready:
             self.rules.dirty = False
             self._ports.send_rules()

@@ -44,11 +44,11 @@ class Releases:
         self._log = log
         self._tasks = tasks
         self.under_way: set[str] = set()
-        figures("groups_leaving").set_function(lambda: len(rules.kept))
+        figures("groups_leaving").set_function(lambda: sum(map(len, rules.kept)))
 
     def tick(self) -> None:
         """Begins to release groups that are here but not wanted; called about every 50 ms."""
-        for group_id in self._rules.kept:
+        for group_id in [g for kept in self._rules.kept for g in kept]:
             if len(self.under_way) >= self._at_once:
                 break
             if group_id not in self.under_way and self._core.serves_group(group_id):
