@@ -21,6 +21,9 @@ from sidecar.kafka.native import Native
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
+UNSERVED_S = 30.0
+"""Time between two questions about a group of a kind that not all sidecars coordinate: it may get another kind."""
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -79,14 +82,20 @@ class UnstableGroups:
 
     async def _watch(self, group_id: str) -> None:
         """Watches the broker's group until it is stable, or until the limit."""
+        kind, again_s = "", 0.0
         try:
             while self._waits(group_id):
                 self._first_try_s.setdefault(group_id, time.monotonic())
                 await asyncio.sleep(self._patience.look_s)
+                if kind and self._natives.fleet.unserved(kind):
+                    self._first_try_s[group_id] = time.monotonic()
+                    if time.monotonic() < again_s:
+                        continue
                 try:
                     group = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # an order that came while the broker was asked counts
+                    kind, again_s = group.kind if group.members else "", time.monotonic() + UNSERVED_S
                     await self._look_at(group_id, group)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")

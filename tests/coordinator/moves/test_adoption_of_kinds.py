@@ -4,6 +4,7 @@ with what they have: no heartbeat is refused."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.coordinator.moves.unstable_groups import UNSERVED_S
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Member, Native
@@ -261,6 +263,25 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
         await until(lambda: sidecar.rules.overrides == {}, 3)
         reply = await client.ask(beat, 1)
         assert (reply.error_code, reply.member_epoch) == (Code.NONE, 7) and broker.gone == ["n1"]
+
+    run(test, **SERVED)
+
+
+def test_a_group_of_a_kind_that_not_all_coordinate_is_asked_for_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: while `groups.kinds` was rolled out, the owners described each waiting group twice a second, without an
+    end where one sidecar was forgotten."""
+    broker = Broker(monkeypatch, streams("n1"))
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.kinds_of = {2: BEFORE}
+        sidecar.assign(1, 2)
+        assert (await (await sidecar.client()).ask(streams_beat("n1", 7), 1)).error_code == Code.NOT_COORDINATOR
+        assert sidecar.rules.overrides == {GROUP: "later"}
+        asked, begun_s = broker.asked, time.monotonic()
+        await until(lambda: broker.asked == asked + 2)
+        assert time.monotonic() - begun_s >= UNSERVED_S
+        broker.group = Native(native.NO_MEMBERS)
+        await until(lambda: sidecar.rules.overrides == {}, 2 * UNSERVED_S)
 
     run(test, **SERVED)
 
