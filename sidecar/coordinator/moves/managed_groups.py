@@ -75,6 +75,10 @@ class Rules:
         """Returns whether the sidecars coordinate this group now, or will."""
         return self.wanted(group_id) or self._has_records(group_id)
 
+    def leaves(self, group_id: str) -> bool:
+        """Returns whether this group has records in the state topic, though it is not wanted here."""
+        return group_id in self.kept[partition_for(group_id, len(self.kept))]
+
     def whereabouts(self, group_id: str) -> str:
         """Returns `sidecar`, `comes`, `leaves` or `broker`: the group's place or move, as far as this sidecar knows."""
         has_records = self._has_records(group_id)

@@ -7,6 +7,7 @@ An example are consumer groups at a broker of Kafka 3, which only the sidecars c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules, Store
@@ -15,8 +16,6 @@ from sidecar.coordinator.moves.verdicts import Verdicts
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger
-
-PAUSE_S = 0.05
 
 
 class UnservedGroups:
@@ -32,8 +31,9 @@ class UnservedGroups:
         self._figures = figures
         self._log = log
 
-    async def look(self, group_id: str) -> None:
-        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all."""
+    async def look(self, group_id: str, pause_s: Callable[[], float]) -> None:
+        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all.
+        `pause_s`: seconds between two questions."""
         written = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
             verdict = self._rules.settings.as_verdict(group_id, "true")
@@ -49,7 +49,7 @@ class UnservedGroups:
                         return
                     written = verdict
                     await self._refuse(group_id, problem)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s())
 
     async def _refuse(self, group_id: str, problem: str) -> None:
         self._log.error("group not given back", group_id=group_id, problem=problem)
