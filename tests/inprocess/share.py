@@ -90,6 +90,9 @@ class ShareGroups:
             answer(sh.ShareGroupHeartbeatResponse(error_code=self._leave(group, req.member_id), member_epoch=-1))
             return
         if group is None:
+            if req.member_epoch != 0:
+                answer(sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_ID_NOT_FOUND))
+                return
             group = self.groups[req.group_id] = BrokerShareGroup()
         member = group.members.get(req.member_id)
         if member is None and req.member_epoch != 0:

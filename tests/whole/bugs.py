@@ -354,7 +354,7 @@ def a_release_ends_with_its_owner(patch: Patch, world: World) -> None:
     real = Moves.took_over
 
     def planted(self: Any, partition: int) -> None:
-        self.releases.under_way |= {g for g in self.rules.kept if self._service.partition_of(g) == partition}
+        self.releases.under_way |= set(self.rules.kept[partition])
         real(self, partition)
 
     patch.setattr(Moves, "took_over", planted)

@@ -19,18 +19,38 @@ WATCH_S = 1.0
 """Seconds between two FindCoordinator requests while a JoinGroup or SyncGroup waits at the group's coordinator."""
 
 
+PASSING = (
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.REBALANCE_IN_PROGRESS,
+)
+"""Errors that end by themselves."""
+
+
 class Lost(Exception):
     """Raised when the broker does not know this sidecar's membership or generation any more."""
 
 
+class GroupRefused(ConnectionLost):
+    """Raised for an error that may last until an operator acts."""
+
+    def __init__(self, code: int, problem: str) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
 def check(code: int, what: str) -> None:
-    """Raises Lost if the error code ends the membership, ConnectionLost for every other error. `what`: the request."""
+    """Raises Lost if the error code ends the membership, ConnectionLost for every other error: GroupRefused if it may
+    last. `what`: the request."""
     if code == Code.NONE:
         return
     name = name_of(code)
     if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID):
         raise Lost(f"{what}: {name}")
-    raise ConnectionLost(f"{what}: {name}")
+    if code in PASSING:
+        raise ConnectionLost(f"{what}: {name}")
+    raise GroupRefused(code, f"{what}: {name}")
 
 
 class OwnersClient:

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.giving_up import GivingUp
+from sidecar.coordinator.membership.join_trouble import AGAIN_S, JoinTrouble
 from sidecar.coordinator.membership.lease_commit import LeaseCommits
 from sidecar.coordinator.membership.map_check import MapCheck
 from sidecar.coordinator.membership.member_lease import MemberLease
@@ -31,16 +32,15 @@ from sidecar.coordinator.membership.peer_links import LEFT, TOPICS, Answers, Pee
 from sidecar.coordinator.membership.ports import OwnershipSettings, OwnersListener
 from sidecar.coordinator.membership.rebalance_barriers import Barriers
 from sidecar.coordinator.membership.roster import Members, assignment_of
-from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import place
-from sidecar.kafka.cluster import Address, Cluster, ConnectionLost
+from sidecar.kafka.cluster import Address, Cluster
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import NO_ANSWER, BrokerConnection
 from sidecar.link.ports import Logger, Tasks
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
 
-AGAIN_S = 0.1
 PROTOCOL_TYPE, PROTOCOL = "sidecar", "beside-leader-v1"
 
 
@@ -59,7 +59,6 @@ class OwnersGroup:
     ) -> None:
         """`answers`: the listener that answers the pings of other sidecars; None: there is none."""
         self.cluster = cluster
-        self.node_id = node_id
         self.settings = settings
         self.listener = listener
         self.roster = roster
@@ -74,6 +73,7 @@ class OwnersGroup:
         self.is_leader = False
         self._lease = MemberLease(settings.session_timeout_ms, settings.proof_ms, listener.lease_proved)
         self._group = OwnersClient(cluster, settings.group_id, log)
+        self.trouble = JoinTrouble(roster.due, log)
         self.map_check = MapCheck(node_id, roster, self._group, log)
         started_ms, peer_port = int(time.time() * 1000), 0 if answers is None else answers.port
         info = SidecarInfo(node_id, *address, started_ms, peer_port, settings.patterns, kinds=settings.kinds)
@@ -186,6 +186,7 @@ class OwnersGroup:
                     self._leave_surely(self.member_id)
                     raise Lost("withdrawn while joining")
                 self._rejoin.clear()
+                self.trouble.over()
                 self.peers.watch()
                 if self.assignment.generation == before and time.monotonic() < self._expects_until_s:
                     await asyncio.sleep(AGAIN_S)
@@ -193,9 +194,9 @@ class OwnersGroup:
                 self._expects_until_s = 0.0
                 await self._rejoin.wait()
             except NO_ANSWER as exc:
-                self.log.debug("owners' group not reached", error=str(exc) or "timed out")
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(self.trouble.met(exc))
             except Lost as exc:
+                self.trouble.problem = str(exc)
                 self._lost(str(exc))
                 await asyncio.sleep(0.05)
 
@@ -204,8 +205,7 @@ class OwnersGroup:
         JoinGroup would wait until its session ends. It cannot be running: its address is ours. Runs only at the start:
         two sidecars with one node id must not remove each other for ever."""
         group = await self._group.describe()
-        if group.error_code != Code.NONE:
-            raise ConnectionLost(f"DescribeGroups: {name_of(group.error_code)}")
+        check(group.error_code, "DescribeGroups")
         for member in group.members:
             if member.client_id == self.cluster.client_id:
                 self.log.info("a former member of this node is removed", member_id=member.member_id)

@@ -22,9 +22,6 @@ from sidecar.state.keys import StateKey
 Store = Callable[[str, dict[str, str | None], str], Awaitable[None]]
 """Writes settings of a group with the reason: group id, name -> value, why."""
 AS_MEANT = "sidecar groups patterns --include PATTERN stores a pattern as it is written, with its brackets"
-RECOUNT_S = (1.0, 5.0)
-"""Seconds after a change at which groups with records are counted again: the records of a group that is not wanted any
-more may have been under way."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +47,17 @@ class Rules:
         """Group id -> `true`, `false` or `later`: its order, or the owner's verdict about that order."""
         self.later: set[str] = set()
         """Groups whose order or verdict is `later`."""
-        self.kept: set[str] = set()
-        """Groups that have records in the state topic, though they are not wanted here."""
+        self.kept: list[dict[str, None]] = [{} for _ in settings.state.partitions]
+        """By partition: groups that have records in the state topic, though they are not wanted here, in the order in
+        which that came to be. The tail reports groups that come or go: records may be under way at an order."""
         self._own = own
         self._state = settings.state
         self._log = log
         self._stored: Patterns | None = None
         self._patterns_s = 0.0
         self._since_s: dict[str, float] = {}
-        self._recounts: list[float] = []
         self._peers: dict[int, dict[str, list[str]]] = {}
+        settings.state.came_or_went = self._came_or_went
 
     # ---- questions ----------------------------------------------------------------------------------------
     def wanted(self, group_id: str) -> bool:
@@ -77,6 +75,10 @@ class Rules:
         """Returns whether the sidecars coordinate this group now, or will."""
         return self.wanted(group_id) or self._has_records(group_id)
 
+    def leaves(self, group_id: str) -> bool:
+        """Returns whether this group has records in the state topic, though it is not wanted here."""
+        return group_id in self.kept[partition_for(group_id, len(self.kept))]
+
     def whereabouts(self, group_id: str) -> str:
         """Returns `sidecar`, `comes`, `leaves` or `broker`: the group's place or move, as far as this sidecar knows."""
         has_records = self._has_records(group_id)
@@ -90,7 +92,8 @@ class Rules:
 
     def message(self) -> GroupRules:
         moved = {g: order == "true" for g, order in self.overrides.items()}
-        moved.update(dict.fromkeys(self.kept, True))
+        for kept in self.kept:
+            moved.update(dict.fromkeys(kept, True))
         moved.update(dict.fromkeys(self._own.never & moved.keys(), False))
         if self._stored is None:
             return GroupRules(moved=moved)
@@ -133,8 +136,7 @@ class Rules:
         self._since_s[group_id] = time.monotonic()
         self.dirty = True
         if self.ready:
-            self._count(group_id)
-            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
+            self._count(partition_for(group_id, len(self.kept)), group_id)
             self._log.info("group moves", group_id=group_id, managed=now or "as the patterns say")
         return True
 
@@ -157,7 +159,6 @@ class Rules:
             self._log_patterns((before.include, before.exclude))
             self._log_differing()
             self._recount()
-            self._recounts = [time.monotonic() + s for s in RECOUNT_S]
         return True
 
     def _log_patterns(self, former: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
@@ -196,28 +197,28 @@ class Rules:
 
     # ---- groups that are still here -------------------------------------------------------------------------
     def _recount(self) -> None:
-        kept = {g for part in self._state.partitions for g in part.groups if not self.wanted(g)}
+        kept = [{g: None for g in part.groups if not self.wanted(g)} for part in self._state.partitions]
         if kept != self.kept:
             self.kept = kept
             self.dirty = True
 
-    def _count(self, group_id: str) -> None:
-        if self._has_records(group_id) and not self.wanted(group_id):
-            self.kept.add(group_id)
-        else:
-            self.kept.discard(group_id)
+    def _came_or_went(self, partition: int, group_id: str) -> None:
+        """Takes in that the tail has read the group's first record, or the end of its last one."""
+        if self.ready:
+            self._count(partition, group_id)
+
+    def _count(self, partition: int, group_id: str) -> None:
+        kept = self.kept[partition]
+        stays = group_id in self._state.partitions[partition].groups and not self.wanted(group_id)
+        if stays != (group_id in kept):
+            self.dirty = True
+            if stays:
+                kept[group_id] = None
+            else:
+                del kept[group_id]
 
     def _has_records(self, group_id: str) -> bool:
         return bool(self._records(group_id))
 
     def _records(self, group_id: str) -> Mapping[StateKey, bytes]:
         return self._state.partitions[partition_for(group_id, len(self._state.partitions))].groups.get(group_id, {})
-
-    def tick(self) -> None:
-        """Drops groups whose last record is gone: they are the broker's now. Called about every 50 ms."""
-        if self.kept and (gone := [g for g in self.kept if not self._has_records(g)]):
-            self.kept.difference_update(gone)
-            self.dirty = True
-        if self._recounts and time.monotonic() >= self._recounts[0]:
-            self._recounts.pop(0)
-            self._recount()

@@ -46,7 +46,7 @@ STATE_READ = ""
 class MoveSettings:
     """Settings of the moves. `settle_s`: time after which every sidecar has read a new order or pattern; `hold_s`: how
     long a request waits while its group is taken in; `patience`: waiting for groups that are not stable; `at_once`:
-    groups that are given back at the same time; `parked_max`: most requests that wait."""
+    groups whose releases begin at the same time; `parked_max`: most requests that wait."""
 
     settle_s: float = 0.5
     hold_s: float = 5.0
@@ -135,7 +135,11 @@ class Moves:
             else:
                 self.parked.park(group_id, token, event, self._hold_ms)
                 self.adoptions.begin(group_id)
-        elif has_group and (not _joins(event) or _returns(event, owner.shard.groups.get(group_id))):
+        elif has_group and (
+            group_id not in self.releases.under_way
+            or not _joins(event)
+            or _returns(event, owner.shard.groups.get(group_id))
+        ):
             self._service.request(token, event, now())
         else:
             refuse(self._service.out, token, event, Code.NOT_COORDINATOR)
@@ -177,6 +181,7 @@ class Moves:
                 self._ports.send_rules()
                 if group_id and self.core.serves_group(group_id):
                     self._consider(group_id)
+                self.releases.tick()
         elif group_id and name == cf.REBALANCE and self.rules.ready:
             self.rebalance_orders.stored(group_id)
 
@@ -196,6 +201,8 @@ class Moves:
     # ---- takeovers and losses -------------------------------------------------------------------------------
     def took_over(self, partition: int) -> None:
         """Lets the partition's requests go on, once this sidecar serves it."""
+        if self.rules.ready:
+            self.releases.tick()
         self._go_on(self.parked.take(partition))
         for group_id in self.rules.unwanted_in(partition):
             self._vacate(group_id)
@@ -213,7 +220,6 @@ class Moves:
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:
         """Does all periodic work of the moves; called about every 50 ms."""
-        self.rules.tick()
         if self.rules.dirty and self.rules.ready:
             self.rules.dirty = False
             self._ports.send_rules()

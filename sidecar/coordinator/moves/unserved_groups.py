@@ -7,15 +7,15 @@ An example are consumer groups at a broker of Kafka 3, which only the sidecars c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules, Store
 from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.moves.verdicts import Verdicts
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger
-
-PAUSE_S = 0.05
 
 
 class UnservedGroups:
@@ -27,12 +27,13 @@ class UnservedGroups:
         self._rules = rules
         self._core = core
         self._natives = natives
-        self._store = store
+        self._verdicts = Verdicts(rules, core, store, log)
         self._figures = figures
         self._log = log
 
-    async def look(self, group_id: str) -> None:
-        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all."""
+    async def look(self, group_id: str, pause_s: Callable[[], float]) -> None:
+        """Returns when the broker can serve this unwanted group's members, or when the group is wanted after all.
+        `pause_s`: seconds between two questions."""
         written = ""
         while self._core.serves_group(group_id) and not self._rules.wanted(group_id):
             verdict = self._rules.settings.as_verdict(group_id, "true")
@@ -47,10 +48,10 @@ class UnservedGroups:
                     if not problem:
                         return
                     written = verdict
-                    await self._refuse(group_id, verdict, problem)
-            await asyncio.sleep(PAUSE_S)
+                    await self._refuse(group_id, problem)
+            await asyncio.sleep(pause_s())
 
-    async def _refuse(self, group_id: str, verdict: str, problem: str) -> None:
+    async def _refuse(self, group_id: str, problem: str) -> None:
         self._log.error("group not given back", group_id=group_id, problem=problem)
         self._figures("moves", "broker", "given up").inc()
-        await self._store(group_id, {cf.VERDICT: verdict}, cf.NOT_GIVEN_BACK + problem)
+        await self._verdicts.write(group_id, "true", cf.NOT_GIVEN_BACK + problem)

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules, Store
 from sidecar.coordinator.moves.native_groups import NativeGroups
+from sidecar.coordinator.moves.verdicts import Verdicts
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.kafka import native
 from sidecar.kafka.native import Native
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
+
+UNSERVED_S = 30.0
+"""Time between two questions about a group of a kind that not all sidecars coordinate: it may get another kind."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class UnstableGroups:
         self._core = core
         self._natives = natives
         self._store = store
+        self._verdicts = Verdicts(rules, core, store, log)
         self._figures = figures
         self._log = log
         self._tasks = tasks
@@ -62,14 +67,14 @@ class UnstableGroups:
 
     async def postpone(self, group_id: str, why: str) -> None:
         self._first_try_s.setdefault(group_id, time.monotonic())
-        await self._judge(group_id, cf.LATER, why)
+        await self._verdicts.write(group_id, cf.LATER, why)
 
     async def give_up(self, group_id: str, problem: str) -> None:
         """Writes the verdict that the broker keeps the group."""
         self.forget(group_id)
         self._log.error("group not taken in", group_id=group_id, problem=problem)
         self._figures("moves", "sidecar", "given up").inc()
-        await self._judge(group_id, "false", f"not taken in: {problem}")
+        await self._verdicts.write(group_id, "false", f"not taken in: {problem}")
 
     def forget(self, group_id: str) -> None:
         """Ends the wait for a group that is here, or does not exist. A later wait has the whole time again."""
@@ -77,14 +82,20 @@ class UnstableGroups:
 
     async def _watch(self, group_id: str) -> None:
         """Watches the broker's group until it is stable, or until the limit."""
-        self._first_try_s.setdefault(group_id, time.monotonic())
+        kind, again_s = "", 0.0
         try:
             while self._waits(group_id):
+                self._first_try_s.setdefault(group_id, time.monotonic())
                 await asyncio.sleep(self._patience.look_s)
+                if kind and self._natives.fleet.unserved(kind):
+                    self._first_try_s[group_id] = time.monotonic()
+                    if time.monotonic() < again_s:
+                        continue
                 try:
                     group = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # an order that came while the broker was asked counts
+                    kind, again_s = group.kind if group.members else "", time.monotonic() + UNSERVED_S
                     await self._look_at(group_id, group)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
@@ -96,17 +107,13 @@ class UnstableGroups:
     async def _look_at(self, group_id: str, group: Native) -> None:
         if group.members and self._natives.fleet.unserved(group.kind):
             self._first_try_s[group_id] = time.monotonic()
-        elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
-            await self.give_up(group_id, f"it does not become stable at the broker: {group.state}")
         elif group.kind in (native.NO_MEMBERS, native.OTHER) or not group.members or group.stable:
             await self._comes(group_id)
+        elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
+            await self.give_up(group_id, f"it does not become stable at the broker: {group.state}")
 
     def _waits(self, group_id: str) -> bool:
         return self._core.serves_group(group_id) and self._rules.overrides.get(group_id) == cf.LATER
-
-    async def _judge(self, group_id: str, verdict: str, why: str) -> None:
-        """Writes a verdict about the order that is known now. It will not count for an order that is under way."""
-        await self._store(group_id, {cf.VERDICT: self._rules.settings.as_verdict(group_id, verdict)}, why)
 
     async def _comes(self, group_id: str) -> None:
         """Removes the verdict `later`, so that the group comes. An older sidecar wrote it in place of the order."""

@@ -27,15 +27,18 @@ from sidecar.coordinator.placeholder.placeholder_heartbeats import PlaceholderHe
 from sidecar.core.runtime.events import Answer
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck, MemberIdentity
 from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Figures, Logger, Tasks
 
 PAUSE_MS, PAUSE_MAX_MS = 50, 2_000
 """First pause after trouble; it doubles each time, up to the second value."""
+REFUSED_MS = 30_000
+"""Pause after a refusal that only an administrator can change: the right to the group is missing."""
 PATIENCE_MS = 200
 """Longest pause while commits wait, or 2 ms for each group whose commits do, if that is more. When a broker has died,
-its successors load for a moment, and commits must not wait much longer."""
+its successors load for a moment, and commits must not wait much longer. After a refusal it is PAUSE_MAX_MS."""
 TICK_S = 1.0
 FREE_S = 5.0
 LOG_AGAIN_MS = 5_000
@@ -175,9 +178,11 @@ class Placeholders:
         self._look_after(placeholder, urgent=True)
 
     def hurry(self, placeholder: Placeholder) -> None:
-        """Works on the placeholder at once, as a request waits for it: shortens its back-off if that is long."""
-        if placeholder.resting is not None and placeholder.pause_ms > self._patience_ms:
-            placeholder.resting.cancel()
+        """Works on the placeholder at once, as a request waits for it: shortens its back-off if much of it is left."""
+        resting = placeholder.resting
+        patience_s = self._patience_ms(placeholder) / 1000
+        if resting is not None and resting.when() - asyncio.get_running_loop().time() > patience_s:
+            resting.cancel()
             self._rest(placeholder)
         self._look_after(placeholder, urgent=True)
 
@@ -230,21 +235,29 @@ class Placeholders:
         if placeholder.wanted and problem.startswith((STRANGERS, "JoinGroup")):
             self._ports.other_members(placeholder.group_id)
         placeholder.pause_ms = min(max(2 * placeholder.pause_ms, PAUSE_MS), PAUSE_MAX_MS)
+        if problem.endswith(Code.GROUP_AUTHORIZATION_FAILED.name):
+            group_id, placeholder.pause_ms = placeholder.group_id, REFUSED_MS
+            if not (placeholder.wanted or self._ports.managed(group_id) or self.commits.waits_for(group_id)):
+                # The group is the broker's own. A placeholder that a former owner left ends with its session.
+                placeholder.gone = True
+                del self._groups[group_id]
+                self.commits.forget(group_id)
+                return
         self._rest(placeholder)
         at_ms = now().mono_ms
-        if placeholder.wanted and placeholder.pause_ms == PAUSE_MAX_MS and at_ms - self._logged_ms >= LOG_AGAIN_MS:
+        if placeholder.wanted and placeholder.pause_ms >= PAUSE_MAX_MS and at_ms - self._logged_ms >= LOG_AGAIN_MS:
             self._logged_ms = at_ms
             waiting = sum(g.wanted and not g.final for g in self._groups.values())
             self._log.warning(
                 "placeholders cannot join", groups=waiting, group_id=placeholder.group_id, problem=problem
             )
 
-    @property
-    def _patience_ms(self) -> int:
-        return max(PATIENCE_MS, 2 * self.commits.groups)
+    def _patience_ms(self, group: Placeholder) -> int:
+        return PAUSE_MAX_MS if group.pause_ms == REFUSED_MS else max(PATIENCE_MS, 2 * self.commits.groups)
 
     def _rest(self, group: Placeholder) -> None:
-        pause_ms = min(group.pause_ms, self._patience_ms) if self.commits.waits_for(group.group_id) else group.pause_ms
+        waited_for = self.commits.waits_for(group.group_id)
+        pause_ms = min(group.pause_ms, self._patience_ms(group)) if waited_for else group.pause_ms
         group.resting = asyncio.get_running_loop().call_later(pause_ms / 1000, self._rested, group)
 
     def _rested(self, group: Placeholder) -> None:

@@ -283,7 +283,7 @@ class SharePlaceholders:
         if p.gone:
             return
         if res.error_code != Code.NONE:
-            if res.error_code in REFUSED and shows and not joins:
+            if res.error_code in REFUSED and shows and not joins and not _not_in(p, res.error_code):
                 await self._stay(p, node_id)
             self._not_accepted(p, wanted, res.error_code, res.error_message)
         p.epoch, p.shown = res.member_epoch, wanted.topic_names
@@ -322,17 +322,18 @@ class SharePlaceholders:
         res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, None)
         if res.error_code == Code.NONE:
             p.epoch = res.member_epoch
-        elif res.error_code in NOT_IN:
+        elif _not_in(p, res.error_code):
             p.epoch = 0
 
     def _not_accepted(self, p: _Placeholder, wanted: HoldPlaceholder, code: int, message: str | None) -> None:
         """Takes in an error code of the broker's answer, and raises ConnectionLost."""
         problem = f"ShareGroupHeartbeat: {name_of(code)}" + (f" ({message})" if message else "")
-        if code in NOT_IN:
+        if _not_in(p, code):
             if p.epoch:
                 self._log.warning("share placeholder lost", group_id=p.group_id, problem=name_of(code))
                 self._figures("placeholders_lost").inc()
-            p.epoch = 0
+            # The broker may have lost the group with its initialised partitions.
+            p.epoch, p.reported = 0, None
         elif code in REFUSED:
             # So the next report is sent, and shows the core that the refusal is over.
             p.reported = None
@@ -427,6 +428,12 @@ class SharePlaceholders:
                     ms=waited_ms,
                     hint="members get these partitions later: look at the leaders of __share_group_state",
                 )
+
+
+def _not_in(p: _Placeholder, code: int) -> bool:
+    """Returns whether this error means that the broker does not know the placeholder. A broker that has lost the whole
+    group answers GROUP_ID_NOT_FOUND to a member of it; to a member that joins, that means a group of another kind."""
+    return code in NOT_IN or (code == Code.GROUP_ID_NOT_FOUND and p.epoch > 0)
 
 
 def _number(wanted: HoldPlaceholder | LeavePlaceholder) -> int | None:

@@ -226,10 +226,11 @@ class ClusterWatch:
             reasons.append(f"another sidecar, beside the broker at {double}, has the same node id. Correct node_id")
         if not self.ownership.takes_part:
             return [*reasons, f"{len(self.from_tail.unread)} partitions of the state topic are being read"]
-        if not service.owner_map.owners:
-            reasons.append("no owner is known yet")
-        elif not self._coordinator.leased():
-            reasons.append("the lease on the owned partitions is not proved")
+        if not service.owner_map.owners or not self._coordinator.leased():
+            known = bool(service.owner_map.owners)
+            reasons.append("the lease on the owned partitions is not proved" if known else "no owner is known yet")
+            if problem := self.ownership.trouble.problem:
+                reasons.append(f"this sidecar cannot join the owners' group: {problem}")
         if loading := service.loading():
             reasons.append(f"{loading} partitions are being taken over")
         if problem := service.problem():

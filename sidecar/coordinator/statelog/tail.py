@@ -68,6 +68,8 @@ class StateLog:
         """By partition: offset -> a record that was applied before the tail has read it."""
         self.late: Callable[[int, int], None] = lambda partition, offset: None
         """Called with partition and offset when a takeover or request has waited for this record for LATE_S."""
+        self.came_or_went: Callable[[int, str], None] = lambda partition, group_id: None
+        """Called with partition and group when the group's first record has come, or its last one has gone."""
         self.watcher: Watcher | None = None
         self.ends = [0] * partitions
         """By partition: offset at which the tail last found the end. After the last record there may be a transaction's
@@ -186,6 +188,7 @@ class StateLog:
         else:
             if key.kind == SCHEMA and value is not None:
                 self._learn(partition, offset, value)
+            there = key.group_id in fold.groups
             if self.watcher is not None and key.kind in self.watcher.kinds:
                 before = fold.groups.get(key.group_id, NOTHING).get(key)
                 fold.apply(offset, key, value, owner_epoch)
@@ -193,6 +196,8 @@ class StateLog:
                     self.watcher.note(key, before, value)
             else:
                 fold.apply(offset, key, value, owner_epoch)
+            if there != (key.group_id in fold.groups):
+                self.came_or_went(partition, key.group_id)
 
     def _learn(self, partition: int, offset: int, value: bytes) -> None:
         """Learns a schema. One that cannot be read only makes the values with it unreadable."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.membership.join_trouble import AGAIN_S, REMEDIES
 from sidecar.coordinator.membership.owners_group import PROTOCOL, PROTOCOL_TYPE, OwnersGroup
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.coordinator.membership.peer_links import Answers, PeerSettings
@@ -23,6 +27,7 @@ from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
 from tests.inprocess.embedded_sidecar import Lines, turns, until
+from tests.inprocess.faults import ALWAYS
 from tests.inprocess.owners import ClassicGroup
 from tests.inprocess.records import Records
 
@@ -261,6 +266,39 @@ def test_a_join_that_fails_is_tried_again() -> None:
         one = make(1)
         await until(lambda: one.assigned)
         assert one.lost == [] and one.lines.events().count("owners' group not reached") == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [*REMEDIES, Code.UNKNOWN_SERVER_ERROR])
+def test_a_refusal_that_lasts_is_reported_and_tried_less_often(code: Code) -> None:
+    """Symptom: a sidecar whose session the brokers refused asked ten times a second for ever, and only the debug log
+    had the reason."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        refused = brokers.faults.fail(Api.JOIN_GROUP, code, ALWAYS)
+        one = make(1)
+        end_s = time.monotonic() + 50
+        await until(lambda: time.monotonic() > end_s)
+        assert refused.met < 35
+        assert one.lines.events("warning") == ["the owners' group refuses this sidecar"], "once a minute"
+        told = one.lines.fields("the owners' group refuses this sidecar")
+        assert told["problem"] == one.ownership.trouble.problem == f"JoinGroup: {code.name}" and told["remedy"]
+        refused.end()
+        await until(lambda: one.assigned)
+        await turns()
+        assert one.ownership.trouble.problem == ""
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [Code.COORDINATOR_LOAD_IN_PROGRESS, Code.NOT_COORDINATOR, Code.REBALANCE_IN_PROGRESS])
+def test_an_error_that_ends_by_itself_is_tried_again_soon(code: Code) -> None:
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        brokers.faults.fail(Api.SYNC_GROUP, code, times=20)
+        one, began_s = make(1), time.monotonic()
+        await until(lambda: one.assigned)
+        assert time.monotonic() - began_s < 30 * AGAIN_S and one.lines.events("warning") == []
 
     run(test)
 

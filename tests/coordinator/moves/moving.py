@@ -46,6 +46,8 @@ class Broker:
         return self.group
 
     async def _send_away(self, conn: object, group_id: str, members: Any, reason: str, timeout_s: float) -> None:
+        if self.cut_off:
+            raise ConnectionLost("a test")
         if self.held_up is not None:
             await self.held_up.wait()
         self._without(members)

@@ -4,18 +4,22 @@ with what they have: no heartbeat is refused."""
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from sidecar.coordinator.moves.unstable_groups import UNSERVED_S
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
 from sidecar.kafka.native import Member, Native
 from sidecar.wire.generated import share_group_heartbeat as sh
 from sidecar.wire.generated import streams_group_describe as td
 from sidecar.wire.generated import streams_group_heartbeat as th
-from tests.coordinator.moves.moving import Broker, run, store_settings
+from tests.coordinator.moves.moving import Broker, classic, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
 from tests.inprocess.share import BrokerShareGroup
 from tests.inprocess.share import Member as ShareMember
@@ -33,6 +37,16 @@ def share(sidecar: EmbeddedSidecar, *members: str, epoch: int = 7) -> Native:
         for m in members
     )
     return Native(native.SHARE, "Stable", natives, "", "", epoch, "simple", {orders: "orders"}, epoch)
+
+
+def consumer(sidecar: EmbeddedSidecar, *members: str) -> Native:
+    """Each has one partition of `orders`."""
+    orders = sidecar.topic_id("orders")
+    natives = tuple(
+        Member(m, None, "app", "/h", names=("orders",), epoch=5, owned={orders: (i,)}, target={orders: (i,)})
+        for i, m in enumerate(members)
+    )
+    return Native(native.CONSUMER, "Stable", natives, epoch=5, assignor="uniform", topics={orders: "orders"})
 
 
 def streams(*members: str, state: str = "Stable", epoch: int = 7, behind: bool = False) -> Native:
@@ -182,6 +196,32 @@ def test_a_successor_removes_those_whom_the_former_owner_took_in(monkeypatch: py
     run(test, **SERVED)
 
 
+@pytest.mark.parametrize("kind", [native.CLASSIC, native.CONSUMER, native.SHARE, native.STREAMS])
+def test_a_group_that_is_recorded_is_not_judged_again(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Symptom: a group was recorded here, and a lost connection left some of its members at the broker. The next try
+    found that group not stable, so the whole group waited there again, and its members here were sent back."""
+    broker = Broker(monkeypatch, Native(native.NO_MEMBERS))
+    broker.cut_off = True
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        groups: dict[str, Callable[..., Native]]
+        groups = {native.CLASSIC: classic, native.CONSUMER: partial(consumer, sidecar), native.STREAMS: streams}
+        broker.group = groups.get(kind, partial(share, sidecar))("n1", "n2")
+        await store_settings(sidecar, GROUP, managed="true")
+        await until(lambda: sidecar_group(sidecar) is not None)
+        members, epoch = broker.group.members[1:], broker.group.epoch + 1
+        broker.group = replace(broker.group, state="PreparingRebalance", members=members, epoch=epoch)
+        asked = broker.asked
+        await until(lambda: broker.asked > asked + 2)
+        broker.cut_off = False
+        await until(lambda: broker.gone == ["n2"] and not sidecar.coordinator.moves.adoptions.under_way)
+        assert sidecar.rules.overrides == {GROUP: "true"} and set(sidecar_group(sidecar).members) == {"n1", "n2"}
+        assert sidecar.metrics.value("moves", "sidecar", "done") == 1
+        assert sidecar.metrics.value("moves", "sidecar", "given up") == 0
+
+    run(test, **SERVED)
+
+
 # ---- fleets of which not all coordinate the kind --------------------------------------------------------------------
 BEFORE = ("classic", "consumer")
 
@@ -223,6 +263,25 @@ def test_what_the_patterns_name_comes_when_the_last_sidecar_coordinates_the_kind
         await until(lambda: sidecar.rules.overrides == {}, 3)
         reply = await client.ask(beat, 1)
         assert (reply.error_code, reply.member_epoch) == (Code.NONE, 7) and broker.gone == ["n1"]
+
+    run(test, **SERVED)
+
+
+def test_a_group_of_a_kind_that_not_all_coordinate_is_asked_for_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: while `groups.kinds` was rolled out, the owners described each waiting group twice a second, without an
+    end where one sidecar was forgotten."""
+    broker = Broker(monkeypatch, streams("n1"))
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.kinds_of = {2: BEFORE}
+        sidecar.assign(1, 2)
+        assert (await (await sidecar.client()).ask(streams_beat("n1", 7), 1)).error_code == Code.NOT_COORDINATOR
+        assert sidecar.rules.overrides == {GROUP: "later"}
+        asked, begun_s = broker.asked, time.monotonic()
+        await until(lambda: broker.asked == asked + 2)
+        assert time.monotonic() - begun_s >= UNSERVED_S
+        broker.group = Native(native.NO_MEMBERS)
+        await until(lambda: sidecar.rules.overrides == {}, 2 * UNSERVED_S)
 
     run(test, **SERVED)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sidecar.coordinator.moves.release import LOOKED_AT, PLACE_S
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.placeholder_requests import INSTANCE_ID
@@ -15,7 +19,7 @@ from sidecar.wire.apis import Api
 from sidecar.wire.generated import heartbeat as hb
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
-from tests.coordinator.moves.moving import at_work, run, store_settings
+from tests.coordinator.moves.moving import QUICK, at_work, run, store_settings
 from tests.core.classic_client import subscription
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, until
 from tests.inprocess.messages import beat, commit, join
@@ -140,6 +144,73 @@ def test_a_static_member_that_is_started_again_meanwhile_takes_part_in_the_way_b
         assert (await one.answer(static_join("i1"), 7)).error_code == Code.NOT_COORDINATOR
         assert (await back.answer(static_join("i2"), 7)).error_code == Code.NOT_COORDINATOR
         await until(lambda: not sidecar.rules.managed("g"))
+
+    run(test)
+
+
+async def stuck(sidecar: EmbeddedSidecar, count: int) -> None:
+    """Groups of one static member each that was stopped: it does not leave, and its session is long."""
+    sidecar.configs._own.classic.values["initial_rebalance_delay_ms"] = 0  # type: ignore[index]
+    for number in range(count):
+        client, name = await sidecar.client(), f"stuck-{number}"
+        join_it = jg.JoinGroupRequest(name, 1_800_000, 300_000, "", "pod", "consumer", NEWCOMER)
+        joined = await client.ask(join_it, 7)
+        part = [sg.SyncGroupRequestAssignment(joined.member_id, assignment(0, [("orders", (0, 1))]))]
+        sync = sg.SyncGroupRequest(name, joined.generation_id, joined.member_id, "pod", "consumer", "range", part)
+        assert (await client.ask(sync, 5)).error_code == Code.NONE
+        client.close()
+
+
+def test_groups_that_wait_for_a_member_do_not_hold_up_the_others() -> None:
+    """Symptom: 100 groups whose members were stopped left for half an hour, until their sessions ended. No other group
+    left meanwhile, and all those refused new members."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await stuck(sidecar, 6)
+        client, releases = await sidecar.client(), sidecar.coordinator.moves.releases
+        assert (await client.ask(join("zz", "m1"), 1)).error_code == Code.NONE
+        await sidecar.stored.put("", {"/sidecar.groups.include": "none"}, "a test", sidecar.coordinator.append_unfenced)
+        await until(lambda: len(releases.under_way) == 2)
+        begun_s = time.monotonic()
+        second = await sidecar.client()
+        assert (await second.ask(join("zz", "m2"), 1)).error_code == Code.NONE, "its own release has not begun"
+        for member in ("m1", "m2"):
+            assert (await client.ask(beat("zz", member, -1), 1)).error_code == Code.NONE
+        await sidecar.answered_until(lambda: not sidecar.rules.managed("zz"))
+        assert time.monotonic() - begun_s < 4 * PLACE_S
+        assert len(releases.under_way) == 6 and (await second.ask(join("stuck-5", "m9"), 1)).error_code
+
+    run(test, moves=replace(QUICK, at_once=2))
+
+
+def test_a_tick_does_not_look_at_all_groups_that_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: while 20,000 groups left, each sidecar looked at all of them every 50 ms: for 18 ms, also where it owned
+    none of them."""
+
+    def calls(sidecar: EmbeddedSidecar, groups: int, served: bool) -> int:
+        sidecar.rules.kept = [dict.fromkeys(f"g-{i}" for i in range(groups))]
+        sidecar.rules.dirty = False
+        moves = sidecar.coordinator.moves
+        moves.releases.under_way = set(sidecar.rules.kept[0]) if served else set()
+        moves.releases._round = iter(())
+        monkeypatch.setattr(moves.core, "serves", lambda partition: served)
+        count = 0
+
+        def counted(frame: object, event: str, arg: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(counted)
+        try:
+            moves.tick()
+        finally:
+            sys.setprofile(None)
+        return count
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        for served in (False, True):
+            few, many = (calls(sidecar, groups, served) for groups in (2 * LOOKED_AT, 20 * LOOKED_AT))
+            assert many < few + LOOKED_AT, served  # the collector may make some calls
 
     run(test)
 

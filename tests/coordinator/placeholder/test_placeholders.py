@@ -194,6 +194,71 @@ def test_nobody_rests_for_long_while_a_commit_waits(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
+def test_commits_that_keep_coming_do_not_put_off_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: commits of a busy group failed for as long as they kept coming, though its broker had loaded long ago.
+    Cause: each commit that began to wait started the back-off of its placeholder again."""
+    monkeypatch.setattr(module, "PAUSE_MAX_MS", 2_000)
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        loading = sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.COORDINATOR_LOAD_IN_PROGRESS, ALWAYS)
+        client, epoch = await joined(sidecar)
+        clients = [client, *[await sidecar.client() for _ in range(29)]]
+        message = commit("g", "m1", epoch, "orders", {0: 7})
+        for number, each in enumerate(clients):
+            asyncio.get_running_loop().call_later(number * 0.05, each.post, message, 9)
+        placeholders = sidecar.coordinator.placeholders
+        placeholder = placeholders.get("g")
+        assert placeholder is not None
+        await until(lambda: placeholder.pause_ms > 2 * module.PATIENCE_MS)
+        loading.end()
+        await until(lambda: placeholders.all_joined, 2 * module.PATIENCE_MS / 1000)
+        assert not clients[-1].waiting, "commits still come"
+        answers = [await each.answer(message, 9) for each in clients]
+        assert {a.topics[0].partitions[0].error_code for a in answers} == {Code.NONE}
+
+    run(test)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_group_that_the_sidecar_may_not_read_is_asked_for_seldom(wanted: bool) -> None:
+    """Symptom: after a takeover, the owner described a group of the broker's own every two seconds for ever, as an old
+    order named it and the right to it had been taken away."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        managed = sidecar.rules.wanted
+        sidecar.rules.wanted = lambda group_id: wanted and managed(group_id)  # type: ignore[method-assign]
+        sidecar.brokers.no_read.add("g")
+        placeholders = sidecar.coordinator.placeholders
+        placeholders.occupied("g", members=wanted)
+        begun_s = time.monotonic()
+        await until(lambda: sidecar.metrics.value("placeholder_troubles") == 1)
+        if not wanted:
+            assert placeholders.get("g") is None
+            return
+        await until(lambda: sidecar.metrics.value("placeholder_troubles") == 3)
+        assert time.monotonic() - begun_s >= 2 * module.REFUSED_MS / 1000
+        assert sidecar.lines.fields("placeholders cannot join")["problem"].endswith("GROUP_AUTHORIZATION_FAILED")
+        sidecar.brokers.no_read.discard("g")
+        await until(lambda: placeholders.all_joined, module.REFUSED_MS / 1000)
+
+    run(test)
+
+
+def test_a_commit_makes_the_sidecar_ask_soon_whether_it_may_read_the_group() -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, epoch = await joined(sidecar)
+        await sidecar.all_joined()
+        sidecar.brokers.no_read.add("g")
+        identity(sidecar).expel()
+        client.post(commit("g", "m1", epoch, "orders", {0: 7}), 9)
+        placeholder = sidecar.coordinator.placeholders.get("g")
+        await until(lambda: placeholder is not None and placeholder.pause_ms == module.REFUSED_MS)
+        sidecar.brokers.no_read.discard("g")
+        await until(lambda: sidecar.coordinator.placeholders.all_joined, 2 * module.PAUSE_MAX_MS / 1000)
+
+    run(test)
+
+
 # ---- losing it ------------------------------------------------------------------------------------------------------
 def test_a_placeholder_that_the_broker_has_forgotten_is_taken_anew() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:

@@ -260,6 +260,29 @@ def test_a_broker_that_does_not_know_it_any_more_gets_it_again() -> None:
     share(test)
 
 
+@pytest.mark.parametrize("shows", [False, True])
+def test_a_broker_that_has_lost_the_group_gets_the_placeholder_again(shows: bool) -> None:
+    """Symptom: a broker came back without its share group, and the placeholder never joined there again: new partitions
+    were never initialised. Cause: GROUP_ID_NOT_FOUND counted as a group of another kind also in an answer to a
+    heartbeat, which Kafka gives for a group that it does not know."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(payments=1)
+        client, reply = await joined(sidecar)
+        await passes(sidecar, 5)
+        sidecar.brokers.share.groups.clear()
+        if shows:
+            await joined(sidecar, ORDERS, "payments", member="m2")
+        await passes(sidecar, 20)
+        assert states(sidecar) == {"held": 1} and len(at_broker(sidecar).members) == 1
+        assert at_broker(sidecar).initialised >= {(ORDERS, 0), (ORDERS, 1)}
+        assert sidecar.metrics.value("placeholders_lost") == 1
+        assert "share placeholders cannot join" not in sidecar.lines.events("warning")
+        assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
+
+    share(test)
+
+
 def test_when_the_keeper_dies_the_same_member_goes_on_at_the_next_one() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client, reply = await joined(sidecar)

@@ -16,7 +16,7 @@ from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import GONE, Bench, run, shorten_pauses
 from tests.inprocess.broker import OFFSETS, STATE, TRANSACTIONS, FakeBrokers
 from tests.inprocess.embedded_sidecar import until
-from tests.inprocess.faults import Fault
+from tests.inprocess.faults import ALWAYS, Fault
 from tests.inprocess.messages import join
 
 
@@ -110,6 +110,22 @@ def test_a_sidecar_that_has_just_started_learns_from_claims_who_owns_what(monkey
         assert b.sidecar.coordinator.view.owners == (2, 2)
 
     run(test, monkeypatch, prepare, slow_tail=True)
+
+
+def test_a_sidecar_that_the_owners_group_refuses_is_not_ready_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals: list[Fault] = []
+
+    def prepare(brokers: FakeBrokers) -> None:
+        refusals.append(brokers.faults.fail(Api.JOIN_GROUP, Code.GROUP_MAX_SIZE_REACHED, ALWAYS))
+
+    async def test(b: Bench) -> None:
+        await until(lambda: len(b.problems) == 2)
+        refused = "this sidecar cannot join the owners' group: JoinGroup: GROUP_MAX_SIZE_REACHED"
+        assert b.problems == ["no owner is known yet", refused]
+        refusals[0].end()
+        await until(lambda: b.problems == [])
+
+    run(test, monkeypatch, prepare)
 
 
 def test_a_sidecar_that_was_lost_learns_from_claims_who_owns_what(monkeypatch: pytest.MonkeyPatch) -> None:
