@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from sidecar.drill.clients import Client, Owned
-from sidecar.drill.drills.group_under_test import GroupUnderTest
+from sidecar.drill.drills.group_under_test import GroupUnderTest, StreamsGroupUnderTest, group_under_test
 from sidecar.drill.drills.judge import Verdict, judge_audit, judge_group, lost_commits
 from sidecar.drill.drills.run import Result
 from sidecar.drill.drills.spec import Finding
+from sidecar.drill.kinds import SinkReader
 from sidecar.drill.processes import Process
 
 PRODUCED = {0: 10, 1: 10}
@@ -45,6 +46,27 @@ def test_a_record_that_nobody_consumed(tmp_path: Any) -> None:
     c = under_test(tmp_path)
     c.clients[1].journal.consumed = {1: [(5, 6), (8, 9)]}
     assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_record_that_a_report_leaps_over(tmp_path: Any) -> None:
+    """Symptom: only the first and last offset of a poll counted, so that nobody missed what lay between them."""
+    c = under_test(tmp_path)
+    c.clients[1].journal.consumed = {}
+    report = {"partition": 1, "minOffset": 5, "maxOffset": 9, "count": 4}
+    c.clients[1].journal.add({"name": "records_consumed", "timestamp": 1600, "partitions": [report]})
+    assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_lost_record_beside_one_that_is_counted_twice(tmp_path: Any) -> None:
+    """Symptom: the sums of all counts were compared, so that the two faults made up for each other."""
+    streams = group_under_test("sidecar", "streams", "g", "")
+    assert isinstance(streams, StreamsGroupUnderTest)
+    streams.reader = SinkReader("127.0.0.1:1", "t", "t-counts", 1)
+    streams.reader.buckets = {0: ["a", "a", "b"]}
+    for count in (1, 2, 3):
+        streams.reader._note("a", f"{count} x", 0, count)
+    judge_group(streams, {0: 3}, verdict := Verdict())
+    assert verdict.lost_records == 2, "one of b, and one of a"
 
 
 def test_a_commit_that_was_acknowledged_and_is_gone(tmp_path: Any) -> None:
