@@ -15,12 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from typer.testing import CliRunner
 
 from sidecar.cli import groups as module
+from sidecar.cli import listing as listing_module
 from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.listing import Listing, _members, gathered
+from sidecar.cli.listing import Listing, _members, _whereabouts, gathered, with_lag
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
 from sidecar.kafka import group_lists
+from sidecar.kafka.cluster import MetadataReader
 from sidecar.kafka.group_lists import ListedGroup
 from sidecar.kafka.net import ConnectionLost
 
@@ -388,3 +390,76 @@ def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.Monke
     found = asyncio.run(gathered(SecondBrokerDown()))  # type: ignore[arg-type]
     assert [(r["group"], r["members"], r["where"]) for r in found.rows()] == [("aa", 2, "")]
     assert found.problems == ["node 2: h:2: Connection refused", "Where groups are, nobody tells: no answer in time"]
+
+
+class Refuses(Described):
+    """A connection to a node that refuses each resource of a request with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+    async def request(self, module: Any, api: str, request: Any, **options: Any) -> Any:
+        if api == "DescribeConfigs":
+            named = [SimpleNamespace(resource_name=r.resource_name, configs=[]) for r in request.resources]
+        else:
+            named = (await super().request(module, api, request)).groups
+        for resource in named:
+            resource.error_code = self.code
+        return SimpleNamespace(results=named, groups=named)
+
+
+class OneNode:
+    async def anyone(self) -> Any:
+        return None
+
+    node: Any = None
+
+
+def play_lags(monkeypatch: pytest.MonkeyPatch, listing: Listing, lags: dict[str, dict[Any, Any]] | None) -> None:
+    """Has nodes tell these lags of the groups of a list; None: nobody answers the question for Metadata."""
+
+    async def gathered(cluster: Any) -> Listing:
+        return listing
+
+    async def metadata(*asked: Any) -> Any:
+        if lags is None:
+            raise TimeoutError
+        return SimpleNamespace(leaders={})
+
+    async def read(reader: group_lists.LagReader, *asked: Any) -> None:
+        reader.lags |= lags or {}
+
+    monkeypatch.setattr(listing_module, "gathered", gathered)
+    monkeypatch.setattr(MetadataReader, "read", metadata)
+    monkeypatch.setattr(group_lists.LagReader, "read", read)
+
+
+def test_a_list_without_lags_is_still_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: `--lag` printed nothing if Metadata was not answered after the list."""
+    play_lags(monkeypatch, Listing({"a": {"type": "consumer", "node": 1}}), lags=None)
+    found = asyncio.run(with_lag(OneNode()))  # type: ignore[arg-type]
+    assert [row["group"] for row in found.rows()] == ["a"] and "no answer in time" in found.problems[0]
+
+
+@pytest.mark.parametrize("asks", ["members", "place", "lag"])
+@pytest.mark.parametrize(
+    ("code", "is_problem"), [(NOT_ALLOWED, True), (KafkaError.REQUEST_TIMED_OUT, True), (0, False)], ids=str
+)
+def test_a_refusal_for_single_groups_is_a_problem_of_the_list(
+    monkeypatch: pytest.MonkeyPatch, asks: str, code: int, is_problem: bool
+) -> None:
+    """Symptom: without DESCRIBE_CONFIGS no group was at a sidecar, so that previews and checks found no group."""
+    kinds = ("classic", "consumer", "share", "streams")
+    found = Listing({kind: {"type": kind, "node": 1} for kind in kinds})
+    conn: Any = Refuses(code)
+    if asks == "members":
+        asyncio.run(_members(conn, found.groups, found))
+    elif asks == "place":
+        asyncio.run(_whereabouts(conn, found))
+    else:
+        play_lags(monkeypatch, found, lags={} if code else dict.fromkeys(kinds, {}))
+        asyncio.run(with_lag(OneNode()))  # type: ignore[arg-type]
+    assert len(found.problems) == is_problem
+    if asks != "lag" and code == NOT_ALLOWED:
+        assert "4 groups: GROUP_AUTHORIZATION_FAILED; DESCRIBE" in found.problems[0]
