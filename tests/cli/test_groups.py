@@ -458,7 +458,7 @@ def test_a_refusal_for_single_groups_is_a_problem_of_the_list(
     elif asks == "place":
         asyncio.run(_whereabouts(conn, found))
     else:
-        play_lags(monkeypatch, found, lags={} if code else dict.fromkeys(kinds, {}))
+        play_lags(monkeypatch, found, lags={} if code else {kind: {} for kind in kinds})
         asyncio.run(with_lag(OneNode()))  # type: ignore[arg-type]
     assert len(found.problems) == is_problem
     if asks != "lag" and code == NOT_ALLOWED:

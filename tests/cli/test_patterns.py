@@ -167,7 +167,7 @@ def test_a_preview_foretells_the_moves_of_the_sidecars(unset: tuple[str, ...]) -
             rules = Rules(own, settings, SimpleNamespace())  # type: ignore[arg-type]
             here, then = settings.put(before, rules), settings.put(after, rules)
             where = {g: "sidecar" if g in here else "broker" for g in NAMES}
-            moves = moved(Listing(dict.fromkeys(NAMES, {}), where=where), after)
+            moves = moved(Listing({g: {} for g in NAMES}, where=where), after)
             assert {g for g, to in moves.items() if to == "broker"} == here - then
             if after[cf.INCLUDE] is not None:
                 assert {g for g, to in moves.items() if to == "sidecar"} >= then - here
