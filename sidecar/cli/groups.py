@@ -44,6 +44,7 @@ PASSING = (
 )
 """Errors of sidecars that cannot record anything just now."""
 GOES_ON = "what was asked for is recorded and goes on."
+MAY_BE_RECORDED = "It may be recorded: `sidecar groups list` shows where the group is. " + CHECK
 CAUSE = (
     "Wait, or say it again; that does no harm.\n"
     "`sidecar doctor` and the log of the group's owner (the node in `sidecar groups list`) name the cause."
@@ -241,9 +242,11 @@ class _GroupAdmin:
         question may be given up early and asked again, a change that is given up may still be recorded."""
         from confluent_kafka import KafkaException
 
+        sent = False
         while True:
             try:
                 self._ask()
+                sent = True
                 (future,) = self._kafka.incremental_alter_configs(
                     [self._resource(**{name: value})], request_timeout=ANSWER_S
                 ).values()
@@ -258,8 +261,11 @@ class _GroupAdmin:
             if recorded():
                 return
             if time.monotonic() >= self._until:
-                then = "Say it again: nothing was done. " + CHECK
-                raise Failed(TIMED_OUT, f"{self.group}: nobody has recorded it ({error.str()}).", then)
+                if sent:  # its answer is what is missing, or the error of a sidecar that may have written it
+                    what, then = "nobody has confirmed it", MAY_BE_RECORDED
+                else:
+                    what, then = "nobody has recorded it", "Say it again: nothing was done. " + CHECK
+                raise Failed(TIMED_OUT, f"{self.group}: {what} ({error.str()}).", then)
             self._pause("no sidecar has recorded it yet")
 
     def look(self) -> dict[str, str]:
