@@ -12,6 +12,9 @@ from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, Output, print_rows
 from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.drills.names import ALL, BOTH, NAMES, SECURITIES
+from sidecar.drill.processes import DrillError
+from sidecar.drill.zookeeper import numbers
+from sidecar.kafka.errors import plain
 
 if TYPE_CHECKING:
     from sidecar.drill.drills.run import Result
@@ -31,6 +34,14 @@ def _security(name: str) -> str:
     if name not in SECURITIES:
         raise typer.BadParameter(f"{name} is none of {', '.join(SECURITIES)}.")
     return name
+
+
+def _version(kafka: str) -> str:
+    try:
+        numbers(kafka)
+    except DrillError as exc:
+        raise typer.BadParameter(f"{exc}.") from None
+    return kafka
 
 
 def _begun(begun: str) -> list[str]:
@@ -57,7 +68,7 @@ def drill(
         typer.Argument(metavar="NAME", callback=_chosen, autocompletion=_begun, help=f"Which: {', '.join(CHOICES)}."),
     ],
     n: Annotated[int, typer.Option("--n", min=1, help="Rounds of each drill.")] = 10,
-    kafka: Annotated[str, typer.Option(metavar="VERSION", help="Of the brokers.")] = KAFKA,
+    kafka: Annotated[str, typer.Option(metavar="VERSION", callback=_version, help="Of the brokers.")] = KAFKA,
     earlier: Annotated[str, typer.Option(metavar="COMMIT", help="rolling-upgrade: the commit to upgrade from.")] = "",
     security: Annotated[
         str,
@@ -91,6 +102,10 @@ def drill(
         console.print(f"{name} is left out: {why}.")
     interrupt_on_sigterm()
     folder = (out / f"{names[0]}-{time.strftime('%H%M%S')}").absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Failed(Code.USAGE, f"{folder}: {plain(exc)}", "Name a folder that can be written in --out.") from None
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -104,6 +119,10 @@ def drill(
         results = play_all(drills, n, folder, kafka, say, done, stages)
     except ArtifactError as exc:
         raise Failed(Code.UNREACHED, str(exc), JAVA) from None
+    except BrokenPipeError:  # of stdout, whose reader went
+        raise
+    except (DrillError, OSError) as exc:
+        raise Failed(Code.UNREACHED, f"The cluster cannot be set up: {plain(exc)}", JAVA) from None
     finally:
         console.print(f"logs: {folder}")
     if len(results) > 1:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of
+from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of, finite
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.cli.plain import echo
@@ -51,7 +51,9 @@ CAUSE = (
 )
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
+Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", callback=finite, help="Wait so long. What was said stays said.")
+]
 
 
 @groups.command()

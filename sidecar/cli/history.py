@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 OWNED = ("group", "partition", "member", "client", "epoch", "certain", "since", "until", "why")
 """Columns of `sidecar owner`, but for those of the coordinator."""
+DIGITS = 10
+"""Digits of the highest number that a partition may have."""
 GENERATION = "generation "
 """Prefix of the detail of a classic group's event (audit/history/group_history.py)."""
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Not what was before. 2h is two hours ago.")]
@@ -115,9 +117,9 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     place = place_of(what)
     is_task = re.fullmatch(r".*\S_\d+", what) is not None
     named = group if group is not None else what
-    of_group = history_of(named, reader.of_group(named))
     if group is not None and place is None and not is_task:
         raise typer.BadParameter(f"{what} is no partition, as TOPIC-0 is, and no task, as 0_1 is.")
+    of_group = history_of(named, reader.of_group(named))
     if group is not None or place is None or of_group.intervals:
         owners = list(_at(of_group, at_ms, what if group is not None else None))
         unowned = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
@@ -136,7 +138,8 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
 
 def place_of(text: str) -> tuple[str, int] | None:
     topic, _, partition = text.rpartition("-")
-    return (topic, int(partition)) if topic and partition.isascii() and partition.isdigit() else None
+    is_number = partition.isascii() and partition.isdigit() and len(partition) <= DIGITS
+    return (topic, int(partition)) if topic and is_number else None
 
 
 def _at(of_group: History, at_ms: int, place: str | None) -> Iterator[dict[str, Any]]:

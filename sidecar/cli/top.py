@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, readable
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, finite, readable
 from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, print_rows, run
 from sidecar.cli.plain import plain
@@ -55,9 +55,12 @@ def top(
     bootstrap: Bootstrap,
     sort: Annotated[Sort, typer.Option(help="By what; a key changes it.")] = Sort.REBALANCES,
     window: Annotated[
-        float, typer.Option(metavar="MINUTES", min=0.1, max=60, help="Rebalances are counted for so long.")
+        float,
+        typer.Option(metavar="MINUTES", min=0.1, max=60, callback=finite, help="Rebalances are counted for so long."),
     ] = 5,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, callback=finite, help="Between two looks.")
+    ] = 2,
     rows: Annotated[int, typer.Option(min=0, help="So many groups; 0: as many as fit, or all.")] = 0,
     once: Annotated[
         bool, typer.Option("--once", help="Print one look and end, as it does where stdout is no terminal.")

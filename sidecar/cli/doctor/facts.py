@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sidecar.cli.asking import Asking
+from sidecar.cli.asking import READY, Asking, Fields
 from sidecar.cli.connect import Client
 from sidecar.cli.doctor.checks import (
     BROKER_SESSION,
@@ -60,6 +60,8 @@ KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 """ResourceType of Kafka's protocol; confluent-kafka calls the fourth one BROKER."""
 ACLS_S = 10.0
 GROUPS_AT_ONCE = 100
+ABOUT: Fields = {"version": str, "node_id": int, "settings": dict, "wall_ms": int, "kernel": str}
+OWNERS: Fields = {"owners": list}
 
 
 def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
@@ -139,10 +141,10 @@ def about(admin: str, asking: Asking) -> About | Unknown:
     """Returns a sidecar by its admin address. Its clock is compared with this one's, in the middle of the question."""
     try:
         began = time.time()
-        answer: Mapping[str, Any] = asking.get(admin, "/about")
+        answer = asking.get(admin, "/about", ABOUT)
         here_ms = int((began + time.time()) * 500)
-        ready = asking.get(admin, "/readyz")
-        owners = asking.get(admin, "/owners")
+        ready = asking.get(admin, "/readyz", READY)
+        owners = asking.get(admin, "/owners", OWNERS)
         return About(
             admin,
             answer["version"],
@@ -150,7 +152,7 @@ def about(admin: str, asking: Asking) -> About | Unknown:
             answer["settings"],
             answer["wall_ms"] - here_ms,
             tuple(ready["problems"]),
-            tuple(owners.get("owners", ())),
+            tuple(owners["owners"]),
             answer["kernel"],
             tuple(ready.get("denials", ())),
             ready.get("last_denial"),
@@ -158,8 +160,6 @@ def about(admin: str, asking: Asking) -> About | Unknown:
         )
     except Failed as failed:
         return Unknown(failed.what)
-    except KeyError as exc:
-        return Unknown(f"{admin}: its answer has no {exc}; is it a sidecar of this version?")
 
 
 def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
