@@ -209,10 +209,9 @@ def ownership(
 
     if topic is not None and partition is None and (place := place_of(topic)) is not None:
         topic, partition = place
-    now_ms = int(time.time() * 1000)
     begin, end = moment_of(since, 0), moment_of(until, FOR_EVER_MS)
     if at is not None or (since is None and until is None):
-        begin = end = moment_of(at, now_ms)
+        begin = end = moment_of(at, FOR_EVER_MS)  # this machine's clock may be behind
     given = {"topic": topic, "partition": partition, "group": group, "since": begin, "until": end}
     _show(_filled(lake), query.OWNERSHIP, given, output)
 

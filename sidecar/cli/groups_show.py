@@ -262,7 +262,7 @@ def _picture(e: Explanation) -> None:
         (e.assignor_name, e.assignor),
         *((label.replace("_", " "), in_words(value)) for label, value in e.more.items() if value not in (None, "")),
         ("because", e.because),
-        ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
+        ("coordinator", f"sidecar {c.node_id}, {c.address}, {c.since} {shown(c.since_ms)}" if c else "nobody"),
         ("members", len(e.members)),
     ]
     for label, value in facts:
