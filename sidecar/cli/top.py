@@ -89,10 +89,13 @@ class Tail:
     """Reader of all partitions of the topic, each from the end of the last read on."""
 
     def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._begin()
+
+    def _begin(self) -> None:
         from sidecar.audit.history.board import Board
 
-        self._reader = reader
-        count = reader.partitions()
+        count = self._reader.partitions()
         self.board: Board = Board(count)
         self._taken: list[RecordsRead | None] = [None] * count
 
@@ -100,6 +103,10 @@ class Tail:
         """Reads the new records. Raises TopicError."""
         for p, before in enumerate(self._taken):
             taken = self._reader.read(p, after=before)
+            if taken.anew:  # so are the other partitions, though they may have more records than before
+                self._begin()
+                self.read()
+                return
             self.board.read(taken)
             taken.records.clear()
             self._taken[p] = taken

@@ -59,6 +59,8 @@ class RecordsRead:
     schemas: Schemas = field(default_factory=lambda: StateCodec().schemas)
     end: int = 0
     """Offset behind the last one that was read."""
+    anew: bool = False
+    """Whether the log ended before the earlier read did: the topic was made anew, and all of it was read."""
 
     def rows(self) -> Iterator[Row]:
         return (row_of(raw, self.schemas) for raw in self.records)
@@ -127,16 +129,16 @@ class Reader:
 
     def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
         """Returns the records whose key is `wanted` or cannot be read, not decoded, and all schemas. With `after`, only
-        those that came after that earlier read. Raises TopicError.
+        those that came after that earlier read, unless the topic was made anew meanwhile. Raises TopicError.
 
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
         from confluent_kafka import TopicPartition
 
-        taken = (
-            RecordsRead(partition) if after is None else RecordsRead(partition, schemas=after.schemas, end=after.end)
-        )
-        here = TopicPartition(self._topic, partition)
-        low, high = self._bounds(here)
+        low, high = self._bounds(TopicPartition(self._topic, partition))
+        if after is None or high < after.end:
+            taken = RecordsRead(partition, anew=after is not None)
+        else:
+            taken = RecordsRead(partition, schemas=after.schemas, end=after.end)
         at = max(low, taken.end)
         taken.end = max(at, high)
         if at >= high:
