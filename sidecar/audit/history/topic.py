@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
@@ -111,7 +112,8 @@ class Reader:
         from confluent_kafka import KafkaException
 
         try:
-            metadata = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+            answer = in_slices(lambda s: self._consumer.list_topics(self._topic, timeout=s), TIMEOUT_S)
+            metadata = answer.topics[self._topic]
         except KafkaException as exc:
             raise TopicError(f"{self._bootstrap}: {exc.args[0].str()}") from None
         if metadata.error is not None:
@@ -162,10 +164,9 @@ class Reader:
         from confluent_kafka import KafkaException
 
         try:
-            low, high = self._consumer.get_watermark_offsets(here, timeout=TIMEOUT_S)
+            return log_bounds(self._consumer, here, TIMEOUT_S)
         except KafkaException as exc:
             raise TopicError(f"{self._topic}-{here.partition}: {exc.args[0].str()}") from None
-        return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
         """Returns the messages that have arrived, at least one. Waits only for the first: with a timeout `consume`
