@@ -14,7 +14,8 @@ must be ordered again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -157,7 +158,8 @@ def rebalance(
     def anew() -> int:
         return int(admin.glance().get("sidecar.epoch", -1))
 
-    admin.set_and_confirm("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in admin.glance() or anew() > before)
+    def recorded() -> bool:
+        return "sidecar.rebalance" in admin.glance() or anew() > before
 
     def done() -> str:
         epoch = anew()
@@ -170,7 +172,10 @@ def rebalance(
             return "it is recorded and has not begun.", "Do not say it again: the group's next owner begins it."
         return "it has begun, and members are still to join.", f"Do not say it again. sidecar groups explain {group}"
 
-    admin.done("rebalance", admin.wait(done, state), output, removed)
+    with _naming(removed):
+        admin.set_and_confirm("sidecar.rebalance", reason, recorded)
+        result = admin.wait(done, state)
+    admin.done("rebalance", result, output, removed)
 
 
 def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
@@ -189,10 +194,22 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
 
     results = admin.client.ask(admin.bootstrap, cf.CLI_CLIENT, leave)
     bad = [f"{i}: {name_of(code)}" for i, code in results if code]
-    if bad:
-        then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
-        admin.refused("not removed: " + ", ".join(bad), then)
-    return [i for i, _ in results]
+    removed = [i for i, code in results if not code]
+    with _naming(removed):
+        if bad:
+            then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
+            admin.refused("not removed: " + ", ".join(bad), then)
+    return removed
+
+
+@contextmanager
+def _naming(removed: Sequence[str]) -> Iterator[None]:
+    """Has a failure name the instances that were removed before it."""
+    try:
+        yield
+    except Failed as failed:
+        failed.what = "\n".join([*(f"{i} was removed." for i in removed), failed.what])
+        raise
 
 
 async def listed(cluster: Cluster) -> set[str]:

@@ -214,6 +214,22 @@ def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     assert code == 1 and "Group authorization failed" in text and sidecars.said == 1
 
 
+@pytest.mark.parametrize("fails", ["the other instance", "the change"])
+def test_an_instance_that_was_removed_is_named_whatever_fails_then(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """Symptom: with two instances, one of which was not there, nothing told that the other was removed."""
+    sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
+    removed = [("a", 0), ("b", KafkaError.UNKNOWN_MEMBER_ID if fails == "the other instance" else 0)]
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(Client, "ask", lambda *asked: removed)
+    words = ["groups", "rebalance", "g", "--bootstrap", "here:1", "--remove-instance", "a", "--remove-instance", "b"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and done.stdout == ""
+    expected = ["a was removed.", "not removed: b: UNKNOWN_MEMBER_ID"]
+    if fails == "the change":
+        expected = ["a was removed.", "b was removed.", "Broker: Group authorization failed"]
+    assert done.stderr.splitlines()[: len(expected)] == expected
+
+
 def test_a_group_that_its_broker_would_refuse_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     def stays(told: dict[str, str]) -> None:
         told |= {"sidecar.managed": "true", "sidecar.why": NOT_GIVEN_BACK + "set streams.version=1"}
