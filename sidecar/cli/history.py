@@ -134,7 +134,7 @@ def _owners(reader: Reader, what: str, group: str | None, at_ms: int) -> tuple[l
     of_group = history_of(named, reader.of_group(named))
     if group is not None or place is None or of_group.intervals:
         owners = list(_at(of_group, at_ms, what if group is not None else None))
-        unowned = [{**dict.fromkeys(OWNED, ""), "group": named, **_coordinator(of_group, at_ms)}]
+        unowned = [{**dict.fromkeys(OWNED, ""), "epoch": None, "group": named, **_coordinator(of_group, at_ms)}]
         existed = any(e.what != "coordinator" and e.ms <= at_ms for e in of_group.events)
         return owners or (unowned if existed and place is None and group is None else []), [of_group]
     rows, groups = [], []

@@ -55,8 +55,8 @@ class Listing:
             {
                 "group": group_id,
                 **fields,
-                "members": self.members.get(group_id, ""),
-                **({} if self.lag is None else {"lag": self.lag.get(group_id, "")}),
+                "members": self.members.get(group_id),
+                **({} if self.lag is None else {"lag": self.lag.get(group_id)}),
                 "where": WHERE.get(self.where.get(group_id, ""), self.where.get(group_id, "")),
             }
             for group_id, fields in sorted(self.groups.items())
