@@ -43,6 +43,16 @@ def secured(a: argparse.Namespace) -> dict[str, Any]:
     return read(a.command_config).librdkafka()
 
 
+def note(runs: dict[int, list[list[int]]], partition: int, offset: int) -> None:
+    """Adds an offset to the runs of its partition: first and last offset of each, in the order of the records. A new
+    one begins where the partition went and came back meanwhile: another client may have what lies between."""
+    mine = runs.setdefault(partition, [])
+    if mine and offset == mine[-1][1] + 1:
+        mine[-1][1] = offset
+    else:
+        mine.append([offset, offset])
+
+
 def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
     config = {
         "bootstrap.servers": a.bootstrap,
@@ -92,11 +102,7 @@ def consume(a: argparse.Namespace) -> None:
                 continue
             p, offset = m.partition(), m.offset()
             assert p is not None and offset is not None
-            mine = runs.setdefault(p, [])
-            if mine and offset == mine[-1][1] + 1:
-                mine[-1][1] = offset
-            else:  # the first, or the partition went and came back meanwhile: another client may have the rest
-                mine.append([offset, offset])
+            note(runs, p, offset)
         if not runs:
             continue
         emit(

@@ -17,6 +17,7 @@ from sidecar.drill.drills.sidecars import KillOwner, Stop
 from sidecar.drill.drills.spec import Finding
 from sidecar.drill.kinds import SinkReader
 from sidecar.drill.processes import DrillError, Process
+from sidecar.drill.worker import note
 
 PRODUCED = {0: 10, 1: 10}
 
@@ -59,6 +60,13 @@ def test_a_record_that_a_report_leaps_over(tmp_path: Any) -> None:
     report = {"partition": 1, "minOffset": 5, "maxOffset": 9, "count": 4}
     c.clients[1].journal.add({"name": "records_consumed", "timestamp": 1600, "partitions": [report]})
     assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_report_leaps_over_nothing_that_its_client_did_not_consume() -> None:
+    runs: dict[int, list[list[int]]] = {}
+    for offset in (0, 1, 2, 5, 6, 1, 2):
+        note(runs, 3, offset)
+    assert runs == {3: [[0, 2], [5, 6], [1, 2]]}
 
 
 def test_a_lost_record_beside_one_that_is_counted_twice(tmp_path: Any) -> None:
