@@ -45,7 +45,6 @@ PASSING = (
 )
 """Errors of sidecars that cannot record anything just now."""
 GOES_ON = "what was asked for is recorded and goes on."
-MAY_BE_RECORDED = "It may be recorded: `sidecar groups list` shows where the group is. " + CHECK
 CAUSE = (
     "Wait, or say it again; that does no harm.\n"
     "`sidecar doctor` and the log of the group's owner (the node in `sidecar groups list`) name the cause."
@@ -281,7 +280,10 @@ class _GroupAdmin:
                 return
             if time.monotonic() >= self._until:
                 if sent:  # its answer is what is missing, or the error of a sidecar that may have written it
-                    what, then = "nobody has confirmed it", MAY_BE_RECORDED
+                    then = (
+                        f"`sidecar groups list` shows where the group is, `sidecar groups history {self.group}` tells"
+                    )
+                    what, then = "nobody has confirmed it", f"It may be recorded: {then} of rebalances. {CHECK}"
                 else:
                     what, then = "nobody has recorded it", "Say it again: nothing was done. " + CHECK
                 raise Failed(TIMED_OUT, f"{self.group}: {what} ({error.str()}).", then)
