@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,13 @@ WHERE = "[https://]HOST:PORT"
 """Form of an admin address."""
 HTTP, HTTPS = "http://", "https://"
 ANSWER_S = 10.0
+Fields = Mapping[str, type]
+READY: Fields = {"ready": bool, "problems": list}
+"""Fields of the answer of /readyz; other fields may be missing."""
+GROUP: Fields = {"group": str}
+NO_GROUP = {"problem": "no such group"}
+"""Answer of /group for a name that is no group's."""
+IS_IT = "Is it the setting `admin` of a running sidecar of this version?"
 
 
 @dataclass(frozen=True)
@@ -35,18 +43,24 @@ class Asking:
     token_file: Path | None = None
     ca: Path | None = None
 
-    def get(self, admin: str, path: str, timeout_s: float = ANSWER_S) -> Any:
-        """Returns the JSON that the endpoint at `admin` ([https://]HOST:PORT) answers, also if it is `{"problem": ...}`
-        or the sidecar is not ready. Raises Failed if it does not answer, or needs a token."""
+    def get(self, admin: str, path: str, fields: Fields, timeout_s: float = ANSWER_S) -> Mapping[str, Any]:
+        """Returns the JSON that the endpoint at `admin` ([https://]HOST:PORT) answers, with these fields, or NO_GROUP,
+        also if the sidecar is not ready. Raises Failed if it answers anything else or nothing, or needs a token."""
+        from http.client import HTTPException
         from urllib.error import HTTPError
 
         from sidecar.kafka.errors import plain
 
         try:
-            return self._fetch(admin, path, timeout_s)
-        except HTTPError as exc:
-            return _error_json(exc, admin, path)
-        except (OSError, ValueError) as exc:  # URLError is one of the first
+            try:
+                answer = self._fetch(admin, path, timeout_s)
+            except HTTPError as exc:
+                answer = _error_json(exc, admin, path)
+            return _with(fields, answer, admin, path)
+        except HTTPException as exc:
+            what = f"{admin}: it does not answer as HTTP: {type(exc).__name__}"
+            raise Failed(Code.UNREACHED, what, IS_IT + " With TLS, write https:// before it.") from None
+        except (OSError, ValueError, RecursionError) as exc:  # URLError is one of the first
             then = "Is it the setting `admin` of a running sidecar? With TLS, write https:// before it."
             raise Failed(Code.UNREACHED, f"{admin}: {plain(exc)}", then) from None
 
@@ -71,17 +85,28 @@ class Asking:
 
 
 def _error_json(exc: HTTPError, admin: str, path: str) -> Any:
-    """Returns the JSON of an answer with an error code. Raises Failed."""
+    """Returns the JSON of an answer with an error code. Raises Failed, HTTPException, OSError."""
     try:
         answer = json.load(exc)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Failed(Code.UNREACHED, f"{admin}{path}: {exc}", "Is that sidecar of the same version?") from None
+    problem = answer.get("problem", exc) if isinstance(answer, dict) else exc
     if exc.code == 401:
-        raise Failed(Code.UNREACHED, f"{admin}: {answer['problem']}", "Name one with --token-file.")
+        raise Failed(Code.UNREACHED, f"{admin}: {problem}", "Name one with --token-file.")
     if exc.code == 421:
         then = "Use an address instead, or add the name to that sidecar's setting admin_access.hosts."
-        raise Failed(Code.UNREACHED, f"{admin}: {answer['problem']}", then)
+        raise Failed(Code.UNREACHED, f"{admin}: {problem}", then)
     return answer
+
+
+def _with(fields: Fields, answer: Any, admin: str, path: str) -> Mapping[str, Any]:
+    """Returns the answer if it has these fields, or is NO_GROUP. Raises Failed."""
+    if answer == NO_GROUP and fields is GROUP:
+        return NO_GROUP
+    told: dict[str, Any] = answer if isinstance(answer, dict) else {}
+    if lacking := [name for name, kind in fields.items() if not isinstance(told.get(name), kind)]:
+        raise Failed(Code.UNREACHED, f"{admin}{path}: its answer has no {', '.join(lacking)}.", IS_IT)
+    return told
 
 
 def _token(path: Path) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import CommandConfig, properties
+from sidecar.cli.connect import CommandConfig, finite, properties
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.history import At, Since, Until, moment_of, place_of
 from sidecar.cli.output import Format, Output, print_rows
@@ -95,7 +95,9 @@ def stream(
     topic: Topic = "__group_state",
     command_config: CommandConfig = None,
     option: Pairs = None,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="From one batch to the next.")] = 30.0,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, callback=finite, help="From one batch to the next.")
+    ] = 30.0,
     max_records: Annotated[int, typer.Option(min=0, help="Of one batch; 0: no limit.")] = 500_000,
     maintain_every: Annotated[
         int, typer.Option(metavar="BATCHES", min=0, help="Do what `maintain` does after so many batches; 0: never.")
@@ -207,10 +209,9 @@ def ownership(
 
     if topic is not None and partition is None and (place := place_of(topic)) is not None:
         topic, partition = place
-    now_ms = int(time.time() * 1000)
     begin, end = moment_of(since, 0), moment_of(until, FOR_EVER_MS)
     if at is not None or (since is None and until is None):
-        begin = end = moment_of(at, now_ms)
+        begin = end = moment_of(at, FOR_EVER_MS)  # this machine's clock may be behind
     given = {"topic": topic, "partition": partition, "group": group, "since": begin, "until": end}
     _show(_filled(lake), query.OWNERSHIP, given, output)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -138,6 +139,13 @@ def named(group: str) -> str:
     if not group.strip():
         raise typer.BadParameter("The group's id is empty.")
     return group
+
+
+def finite(seconds: float) -> float:
+    """Raises BadParameter for inf and nan, which Python takes for numbers."""
+    if not isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no number of seconds or minutes.")
+    return seconds
 
 
 GroupId = Annotated[str, typer.Argument(help="The group's id.", callback=named)]

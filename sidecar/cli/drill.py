@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,9 @@ from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, Output, print_rows
 from sidecar.drill.artifacts import KAFKA, ArtifactError
 from sidecar.drill.drills.names import ALL, BOTH, NAMES, SECURITIES
+from sidecar.drill.processes import DrillError
+from sidecar.drill.zookeeper import numbers
+from sidecar.kafka.errors import plain
 
 if TYPE_CHECKING:
     from sidecar.drill.drills.run import Result
@@ -33,6 +38,14 @@ def _security(name: str) -> str:
     return name
 
 
+def _version(kafka: str) -> str:
+    try:
+        numbers(kafka)
+    except DrillError as exc:
+        raise typer.BadParameter(f"{exc}.") from None
+    return kafka
+
+
 def _begun(begun: str) -> list[str]:
     return [name for name in CHOICES if name.startswith(begun)]
 
@@ -51,13 +64,35 @@ def _check_history(bound: list[str]) -> None:
         raise Failed(Code.USAGE, what, "Play it in a checkout of the project, or leave it out.")
 
 
+def _made(folder: Path) -> Path:
+    """Makes the folder of the logs. Raises Failed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Failed(Code.USAGE, f"{folder}: {plain(exc)}", "Name a folder that can be written in --out.") from None
+    return folder
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turns what keeps all drills from being played into Failed."""
+    try:
+        yield
+    except ArtifactError as exc:
+        raise Failed(Code.UNREACHED, str(exc), JAVA) from None
+    except BrokenPipeError:  # of stdout, whose reader went
+        raise
+    except (DrillError, OSError) as exc:
+        raise Failed(Code.UNREACHED, f"The cluster cannot be set up: {plain(exc)}", JAVA) from None
+
+
 def drill(
     names: Annotated[
         list[str],
         typer.Argument(metavar="NAME", callback=_chosen, autocompletion=_begun, help=f"Which: {', '.join(CHOICES)}."),
     ],
     n: Annotated[int, typer.Option("--n", min=1, help="Rounds of each drill.")] = 10,
-    kafka: Annotated[str, typer.Option(metavar="VERSION", help="Of the brokers.")] = KAFKA,
+    kafka: Annotated[str, typer.Option(metavar="VERSION", callback=_version, help="Of the brokers.")] = KAFKA,
     earlier: Annotated[str, typer.Option(metavar="COMMIT", help="rolling-upgrade: the commit to upgrade from.")] = "",
     security: Annotated[
         str,
@@ -90,7 +125,7 @@ def drill(
     for name, why in left_out(names, kafka).items():
         console.print(f"{name} is left out: {why}.")
     interrupt_on_sigterm()
-    folder = (out / f"{names[0]}-{time.strftime('%H%M%S')}").absolute()
+    folder = _made((out / f"{names[0]}-{time.strftime('%H%M%S')}").absolute())
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -101,9 +136,8 @@ def drill(
         print_rows([result.json()], Output.YAML if output is Document.YAML else Output.JSON)
 
     try:
-        results = play_all(drills, n, folder, kafka, say, done, stages)
-    except ArtifactError as exc:
-        raise Failed(Code.UNREACHED, str(exc), JAVA) from None
+        with _failures():
+            results = play_all(drills, n, folder, kafka, say, done, stages)
     finally:
         console.print(f"logs: {folder}")
     if len(results) > 1:

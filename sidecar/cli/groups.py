@@ -14,13 +14,14 @@ must be ordered again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of
+from sidecar.cli.connect import CHECK, ROUTE, CommandConfig, GroupId, SidecarBootstrap, client_of, finite
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import Document, DocumentFormat, print_document
 from sidecar.cli.plain import echo
@@ -50,7 +51,9 @@ CAUSE = (
 )
 MAY_ALTER = "Check the group's id, and whether this user may ALTER_CONFIGS of the group."
 groups = typer.Typer(no_args_is_help=True, help="Move groups between brokers and sidecars; force a rebalance; look.")
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Wait so long. What was said stays said.")]
+Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", callback=finite, help="Wait so long. What was said stays said.")
+]
 
 
 @groups.command()
@@ -154,7 +157,8 @@ def rebalance(
     def anew() -> int:
         return int(admin.glance().get("sidecar.epoch", -1))
 
-    admin.set_and_confirm("sidecar.rebalance", reason, lambda: "sidecar.rebalance" in admin.glance() or anew() > before)
+    def recorded() -> bool:
+        return "sidecar.rebalance" in admin.glance() or anew() > before
 
     def done() -> str:
         epoch = anew()
@@ -167,7 +171,10 @@ def rebalance(
             return "it is recorded and has not begun.", "Do not say it again: the group's next owner begins it."
         return "it has begun, and members are still to join.", f"Do not say it again. sidecar groups explain {group}"
 
-    admin.done("rebalance", admin.wait(done, state), output, removed)
+    with _naming(removed):
+        admin.set_and_confirm("sidecar.rebalance", reason, recorded)
+        result = admin.wait(done, state)
+    admin.done("rebalance", result, output, removed)
 
 
 def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
@@ -186,10 +193,22 @@ def _removed(admin: _GroupAdmin, instances: list[str]) -> list[str]:
 
     results = admin.client.ask(admin.bootstrap, cf.CLI_CLIENT, leave)
     bad = [f"{i}: {name_of(code)}" for i, code in results if code]
-    if bad:
-        then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
-        admin.refused("not removed: " + ", ".join(bad), then)
-    return [i for i, _ in results]
+    removed = [i for i, code in results if not code]
+    with _naming(removed):
+        if bad:
+            then = f"`sidecar groups members {admin.group}` lists the instances. No rebalance was asked for."
+            admin.refused("not removed: " + ", ".join(bad), then)
+    return removed
+
+
+@contextmanager
+def _naming(removed: Sequence[str]) -> Iterator[None]:
+    """Has a failure name the instances that were removed before it."""
+    try:
+        yield
+    except Failed as failed:
+        failed.what = "\n".join([*(f"{i} was removed." for i in removed), failed.what])
+        raise
 
 
 async def listed(cluster: Cluster) -> set[str]:
@@ -241,9 +260,11 @@ class _GroupAdmin:
         question may be given up early and asked again, a change that is given up may still be recorded."""
         from confluent_kafka import KafkaException
 
+        sent = False
         while True:
             try:
                 self._ask()
+                sent = True
                 (future,) = self._kafka.incremental_alter_configs(
                     [self._resource(**{name: value})], request_timeout=ANSWER_S
                 ).values()
@@ -258,8 +279,14 @@ class _GroupAdmin:
             if recorded():
                 return
             if time.monotonic() >= self._until:
-                then = "Say it again: nothing was done. " + CHECK
-                raise Failed(TIMED_OUT, f"{self.group}: nobody has recorded it ({error.str()}).", then)
+                if sent:  # its answer is what is missing, or the error of a sidecar that may have written it
+                    then = (
+                        f"`sidecar groups list` shows where the group is, `sidecar groups history {self.group}` tells"
+                    )
+                    what, then = "nobody has confirmed it", f"It may be recorded: {then} of rebalances. {CHECK}"
+                else:
+                    what, then = "nobody has recorded it", "Say it again: nothing was done. " + CHECK
+                raise Failed(TIMED_OUT, f"{self.group}: {what} ({error.str()}).", then)
             self._pause("no sidecar has recorded it yet")
 
     def look(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
+from sidecar.cli.asking import GROUP, NO_GROUP, WHERE, Asking, Authority, TokenFile
 from sidecar.cli.connect import ROUTE, Bootstrap, CommandConfig, GroupId, StateTopic, client_of, readable, topics
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.groups import groups, listed
@@ -171,11 +171,11 @@ def _live(group: str, admins: list[str], asking: Asking) -> Live | None:
 
     for admin in admins:
         try:
-            live = asking.get(admin, f"/group?id={quote(group, safe='')}").get("live")
+            live = asking.get(admin, f"/group?id={quote(group, safe='')}", GROUP).get("live")
         except Failed as failed:
             echo(failed.what, err=True)
             continue
-        if live is not None:
+        if isinstance(live, Mapping):
             return Live.of(live)
     if admins:
         echo(f"None of these sidecars owns {group}, so only its records are told.", err=True)
@@ -262,7 +262,7 @@ def _picture(e: Explanation) -> None:
         (e.assignor_name, e.assignor),
         *((label.replace("_", " "), in_words(value)) for label, value in e.more.items() if value not in (None, "")),
         ("because", e.because),
-        ("coordinator", f"sidecar {c.node_id}, {c.address}, since {shown(c.since_ms)}" if c else "nobody"),
+        ("coordinator", f"sidecar {c.node_id}, {c.address}, {c.since} {shown(c.since_ms)}" if c else "nobody"),
         ("members", len(e.members)),
     ]
     for label, value in facts:
@@ -275,8 +275,8 @@ def _picture(e: Explanation) -> None:
 
 def _by_admin(group: str, admin: str, asking: Asking, output: Document) -> Code:
     """Prints the group as this sidecar tells it. Raises Failed."""
-    answer = asking.get(admin, f"/group?id={quote(group, safe='')}")
-    if "problem" in answer:
+    answer = asking.get(admin, f"/group?id={quote(group, safe='')}", GROUP)
+    if answer == NO_GROUP:
         raise Failed(Code.FINDINGS, f"{group}: no such group here", ROUTE)
     print_document(answer, output, _lines(answer))
     return Code.OK

@@ -7,7 +7,8 @@ sidecar that is unknown, but the placeholder of a managed group is known by its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from sidecar.cli.output import Format, Output, Watch, print_rows, run
 from sidecar.cli.plain import echo
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code as Kafka
+from sidecar.core.vocabulary.errors import name_of
 from sidecar.core.vocabulary.group_patterns import Patterns, fault
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from sidecar.kafka.net import BrokerConnection
 
 ANSWER_S = 30.0
+GONE = (Kafka.NONE, Kafka.GROUP_ID_NOT_FOUND)
+"""No refusals of a description: the group may have been removed meanwhile."""
+NO_SETTINGS = (Kafka.NONE, Kafka.INVALID_REQUEST, Kafka.UNSUPPORTED_VERSION)
+"""No refusals of a group's settings: brokers without a sidecar may know none."""
 WHERE = {"sidecar": "sidecar", "broker": "broker", "comes": "comes to the sidecars", "leaves": "goes to the broker"}
 
 
@@ -49,8 +55,8 @@ class Listing:
             {
                 "group": group_id,
                 **fields,
-                "members": self.members.get(group_id, ""),
-                **({} if self.lag is None else {"lag": self.lag.get(group_id, "")}),
+                "members": self.members.get(group_id),
+                **({} if self.lag is None else {"lag": self.lag.get(group_id)}),
                 "where": WHERE.get(self.where.get(group_id, ""), self.where.get(group_id, "")),
             }
             for group_id, fields in sorted(self.groups.items())
@@ -116,18 +122,27 @@ async def gathered(cluster: Cluster) -> Listing:
 
 
 async def with_lag(cluster: Cluster) -> Listing:
-    """Returns the same groups with their lag. Raises ConnectionLost, TimeoutError, WireError."""
+    """Returns the same groups with their lag, as far as it is known. Raises ConnectionLost, TimeoutError, WireError."""
     from sidecar.kafka.cluster import MetadataReader
     from sidecar.kafka.group_lists import LagReader
+    from sidecar.kafka.net import NO_ANSWER
 
     listing = await gathered(cluster)
     by_node: dict[int, dict[str, str]] = {}
     for group_id, fields in listing.groups.items():
         by_node.setdefault(fields["node"], {})[group_id] = fields["type"]
-    view = await MetadataReader({}).read(await cluster.anyone(), cluster)
+    listing.lag = {}
+    try:
+        view = await MetadataReader({}).read(await cluster.anyone(), cluster)
+    except NO_ANSWER as exc:
+        listing.problems.append(f"lag of all groups: {no_answer(str(exc))}")
+        return listing
     reader = LagReader(cluster.node, ANSWER_S)
     await reader.read(by_node, view.leaders)
     listing.problems += (f"node {n}: {no_answer(problem)}" for n, problem in reader.problems.items())
+    untold = sum(g not in reader.lags and of["node"] not in reader.problems for g, of in listing.groups.items())
+    if untold:
+        listing.problems.append(f"lag of {untold} groups: refused; DESCRIBE of the groups is needed")
     listing.lag = {g: sum(p.lag for p in of.values()) for g, of in reader.lags.items() if of}
     return listing
 
@@ -162,13 +177,16 @@ async def _members(conn: BrokerConnection, groups: Mapping[str, Mapping[str, Any
         "share": (shd, "ShareGroupDescribe", lambda names: shd.ShareGroupDescribeRequest(group_ids=names)),
         "streams": (std, "StreamsGroupDescribe", lambda names: std.StreamsGroupDescribeRequest(group_ids=names)),
     }
+    refused: Counter[int] = Counter()
     for kind, (module, api, request) in described.items():
         for names in group_batches(g for g, fields in groups.items() if fields["type"] == kind):
             for d in (await conn.request(module, api, request(names))).groups:
+                refused[d.error_code] += d.error_code not in GONE
                 if d.error_code == Kafka.NONE:
                     listing.members[d.group_id] = len(d.members)
                     if [getattr(m, "group_instance_id", None) for m in d.members] == [INSTANCE_ID]:
                         listing.where[d.group_id] = "sidecar"
+    listing.problems += _refusals("members of", refused, "DESCRIBE")
 
 
 async def _whereabouts(conn: BrokerConnection, listing: Listing) -> None:
@@ -176,12 +194,23 @@ async def _whereabouts(conn: BrokerConnection, listing: Listing) -> None:
     from sidecar.kafka.offsets import group_batches
     from sidecar.wire.generated import describe_configs as dc
 
+    refused: Counter[int] = Counter()
     for names in group_batches(listing.groups):
         resources = [dc.DescribeConfigsResource(cf.GROUP, name, None) for name in names]
         res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
         for r in res.results:
+            refused[r.error_code] += r.error_code not in NO_SETTINGS
             configs = {c.name: c.value for c in r.configs or ()}
             if cf.STATE in configs:
                 listing.where[r.resource_name] = configs[cf.STATE] or ""
             if configs.get(cf.MANAGED):
                 listing.orders[r.resource_name] = configs[cf.MANAGED] or ""
+    listing.problems += _refusals("the place of", refused, "DESCRIBE_CONFIGS")
+
+
+def _refusals(asked: str, refused: Mapping[int, int], right: str) -> Iterator[str]:
+    """Yields a problem for each error. `refused`: error code -> number of groups; `right`: the one that is needed."""
+    for code, n in refused.items():
+        if n:
+            then = f"; {right} is needed" if code == Kafka.GROUP_AUTHORIZATION_FAILED else ""
+            yield f"{asked} {n} groups: {name_of(code)}{then}"

@@ -9,7 +9,7 @@ import typer
 
 from sidecar.cli import groups_show, listing, patterns, repair  # noqa: F401 - they add commands to `groups` and `state`
 from sidecar.cli.acls import acls
-from sidecar.cli.asking import WHERE, Asking, Authority, TokenFile
+from sidecar.cli.asking import READY, WHERE, Asking, Authority, TokenFile
 from sidecar.cli.audit import audit
 from sidecar.cli.config import config as config_commands
 from sidecar.cli.config import loaded
@@ -86,7 +86,7 @@ def health(
     """Exit with 0 and `ready` if that sidecar is, with 1 and the reasons if it is not, with 3 if it does not answer.
 
     For health checks of containers: any code but 0 means that it is not healthy."""
-    answer = Asking(token_file, ca).get(admin, "/readyz", 2)
+    answer = Asking(token_file, ca).get(admin, "/readyz", READY, 2)
     if not answer["ready"]:
         causes = [denial_text(denial) for denial in answer.get("denials", ())]
         # What brokers refuse comes with its remedy, and the rest follows from it.

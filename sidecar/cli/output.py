@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sidecar.cli.connect import finite
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.plain import csv_cell, echo, plain
 from sidecar.cli.program import print_failure
@@ -42,7 +43,8 @@ class Document(StrEnum):
 Format = Annotated[Output, typer.Option("--output", "-o", help="How to print it. json: one object a line.")]
 DocumentFormat = Annotated[Document, typer.Option("--output", "-o", help="How to print it; table: for people.")]
 Watch = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="Look again so often, until Ctrl-C; 0: look once.")
+    float,
+    typer.Option(metavar="SECONDS", min=0, callback=finite, help="Look again so often, until Ctrl-C; 0: look once."),
 ]
 
 

@@ -147,20 +147,24 @@ def _whole(client: Client, bootstrap: str) -> Listing:
 
 
 def moved(listing: Listing, wanted: Stored) -> dict[str, str]:
-    """Returns the groups that would move, and where to. An order for a single group overrides the patterns."""
+    """Returns the groups that would move, and where to. An order for a single group overrides the patterns.
+
+    What is not stored counts as each sidecar's own settings have it. Those include every group that is here, and
+    exclude none; which others they include is not known, so none is taken to come."""
     include, exclude = (wanted[n] for n in cf.BROKER_MOVES)
-    if include is None:
-        return {}
-    matches = Patterns(include, exclude or ())
+    included, excluded = Patterns(include or (), ()), Patterns(exclude or (), ())
     moves = {}
     for group_id in sorted(listing.groups):
         here = listing.where.get(group_id) in ("sidecar", "comes")
-        if group_id not in listing.orders and group_id in listing.where and matches(group_id) != here:
+        stays = (here if include is None else included(group_id)) and not excluded(group_id)
+        if group_id not in listing.orders and group_id in listing.where and stays != here:
             moves[group_id] = "broker" if here else "sidecar"
     return moves
 
 
 def _doubts(listing: Listing, stored: Stored, wanted: Stored) -> Iterable[str]:
+    if wanted[cf.INCLUDE] is None:
+        yield "groups of the broker come as well if the sidecars' own groups.include names them"
     for name in cf.BROKER_MOVES:
         these = wanted[name] or ()
         sure = doubts(these, stored[name] or ())

@@ -10,26 +10,35 @@ import os
 import select
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from sidecar.cli.exits import MEANINGS, Code, Failed
-from sidecar.cli.plain import echo
+from sidecar.cli.plain import echo, plain
 
 EXTRAS = {"audit": ("pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb"), "iceberg": ("pyiceberg",)}
 """Extra of the package -> the modules that it brings."""
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""The error of click, which some versions of typer bring with them."""
 CODES = "\n\n".join(["Exit codes:", *(f"{int(code)}: {text}" for code, text in MEANINGS.items())])
 
 
 class Program(TyperGroup):
     """The root of all commands."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _plain_usage():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             try:
-                return super().invoke(ctx)
+                with _plain_usage():
+                    return super().invoke(ctx)
             finally:
                 sys.stdout.flush()  # an error at the very end would go to stderr
         except KeyboardInterrupt:  # older versions of typer end with 1
@@ -56,6 +65,16 @@ class Program(TyperGroup):
             end_with(Failed(Code.USAGE, what, f"pip install 'kafka-group-sidecar[{extra}]'"))
         except Exception as exc:  # noqa: BLE001 - whatever it is: its code must not be one that means findings
             broken(exc)
+
+
+@contextmanager
+def _plain_usage() -> Iterator[None]:
+    """Makes the text of a usage error harmless: it repeats what was typed."""
+    try:
+        yield
+    except USAGE_ERROR as exc:
+        exc.message = plain(exc.message)  # type: ignore[attr-defined]
+        raise
 
 
 def print_failure(failed: Failed) -> None:

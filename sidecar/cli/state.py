@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import run
@@ -122,14 +123,14 @@ def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> di
     until = time.monotonic() + SETTLE_S
     while True:
         try:
-            metadata = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            metadata = in_slices(lambda s: consumer.list_topics(topic, timeout=s), ANSWER_S).topics[topic]
             if metadata.error is not None and made and metadata.error.code() in passing:
                 raise KafkaException(metadata.error)
             if metadata.error is not None:
                 then = "Is this the cluster, and may this user read it?"
                 raise Failed(Code.FINDINGS, f"{topic}: {metadata.error.str()}.", then)
             parts = sorted(metadata.partitions)
-            return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=ANSWER_S) for p in parts}
+            return {p: log_bounds(consumer, TopicPartition(topic, p), ANSWER_S) for p in parts}
         except KafkaException as exc:
             error = exc.args[0]
             if error.code() not in passing or time.monotonic() > until:

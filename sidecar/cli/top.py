@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, readable
+from sidecar.cli.connect import Bootstrap, CommandConfig, StateTopic, client_of, finite, readable
 from sidecar.cli.exits import Code
 from sidecar.cli.output import Format, Output, print_rows, run
 from sidecar.cli.plain import plain
@@ -55,9 +55,12 @@ def top(
     bootstrap: Bootstrap,
     sort: Annotated[Sort, typer.Option(help="By what; a key changes it.")] = Sort.REBALANCES,
     window: Annotated[
-        float, typer.Option(metavar="MINUTES", min=0.1, max=60, help="Rebalances are counted for so long.")
+        float,
+        typer.Option(metavar="MINUTES", min=0.1, max=60, callback=finite, help="Rebalances are counted for so long."),
     ] = 5,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, callback=finite, help="Between two looks.")
+    ] = 2,
     rows: Annotated[int, typer.Option(min=0, help="So many groups; 0: as many as fit, or all.")] = 0,
     once: Annotated[
         bool, typer.Option("--once", help="Print one look and end, as it does where stdout is no terminal.")
@@ -86,10 +89,13 @@ class Tail:
     """Reader of all partitions of the topic, each from the end of the last read on."""
 
     def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._begin()
+
+    def _begin(self) -> None:
         from sidecar.audit.history.board import Board
 
-        self._reader = reader
-        count = reader.partitions()
+        count = self._reader.partitions()
         self.board: Board = Board(count)
         self._taken: list[RecordsRead | None] = [None] * count
 
@@ -97,6 +103,10 @@ class Tail:
         """Reads the new records. Raises TopicError."""
         for p, before in enumerate(self._taken):
             taken = self._reader.read(p, after=before)
+            if taken.anew:  # so are the other partitions, though they may have more records than before
+                self._begin()
+                self.read()
+                return
             self.board.read(taken)
             taken.records.clear()
             self._taken[p] = taken

@@ -43,6 +43,16 @@ def secured(a: argparse.Namespace) -> dict[str, Any]:
     return read(a.command_config).librdkafka()
 
 
+def note(runs: dict[int, list[list[int]]], partition: int, offset: int) -> None:
+    """Adds an offset to the runs of its partition: first and last offset of each, in the order of the records. A new
+    one begins where the partition went and came back meanwhile: another client may have what lies between."""
+    mine = runs.setdefault(partition, [])
+    if mine and offset == mine[-1][1] + 1:
+        mine[-1][1] = offset
+    else:
+        mine.append([offset, offset])
+
+
 def consumer_config(a: argparse.Namespace) -> dict[str, Any]:
     config = {
         "bootstrap.servers": a.bootstrap,
@@ -83,7 +93,7 @@ def consume(a: argparse.Namespace) -> None:
     fatal = False
     while not (_stop or fatal):
         messages = consumer.consume(500, 0.2)
-        ranges: dict[int, list[int]] = {}
+        runs: dict[int, list[list[int]]] = {}
         for m in messages:
             error = m.error()
             if error is not None:
@@ -92,19 +102,19 @@ def consume(a: argparse.Namespace) -> None:
                 continue
             p, offset = m.partition(), m.offset()
             assert p is not None and offset is not None
-            r = ranges.setdefault(p, [offset, offset, 0])
-            r[0], r[1], r[2] = min(r[0], offset), max(r[1], offset), r[2] + 1
-        if not ranges:
+            note(runs, p, offset)
+        if not runs:
             continue
         emit(
             "records_consumed",
-            count=sum(r[2] for r in ranges.values()),
+            count=sum(last - first + 1 for mine in runs.values() for first, last in mine),
             partitions=[
-                {"topic": a.topic, "partition": p, "count": r[2], "minOffset": r[0], "maxOffset": r[1]}
-                for p, r in ranges.items()
+                {"topic": a.topic, "partition": p, "count": last - first + 1, "minOffset": first, "maxOffset": last}
+                for p, mine in runs.items()
+                for first, last in mine
             ],
         )
-        offsets = [TopicPartition(a.topic, p, r[1] + 1) for p, r in ranges.items()]
+        offsets = [TopicPartition(a.topic, p, max(last for _, last in mine) + 1) for p, mine in runs.items()]
         try:
             done = consumer.commit(offsets=offsets, asynchronous=False) or []
             bad = [p for p in done if p.error is not None]

@@ -18,7 +18,9 @@ SLICE_S = 0.001
 def set_process_metrics(figures: Figures, s: Settings, ready: Callable[[], bool]) -> None:
     figures("build", package_version(), KERNEL).set(1)
     figures("ready").set_function(lambda: float(ready()))
-    for assignor in s.consumer.assignors:
+    of_kinds = {"consumer": s.consumer.assignors, "share": s.share.assignors, "streams": s.streams.assignors}
+    assignors = (a for kind, names in of_kinds.items() if kind in s.groups.kinds for a in names)
+    for assignor in dict.fromkeys(assignors):
         for name in ("assignments", "assignor_failures", "partitions_moved"):
             figures(name, assignor)
     figures("commits", "accepted")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sidecar.audit.history.board import Board
-from sidecar.audit.history.topic import Raw, RecordsRead
+from sidecar.audit.history.topic import Raw, Reader, RecordsRead, TopicAddress
+from sidecar.cli.top import Sort, Tail
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.state.codec import Stamp, StateCodec
-from sidecar.state.keys import decode_key
+from sidecar.state.keys import decode_key, encode_key
 from tests.audit.explain.recorded_story import OWNER_EPOCH, RecordedStory
 from tests.coordinator.inspect.test_group_views import streams_world
 from tests.core.modern import crew
@@ -131,3 +133,58 @@ def test_a_group_of_a_kind_that_nobody_was_told_of() -> None:
     row = row_of(log, StateCodec(REGISTRY, crew.FILES))
     assert (row["type"], row["state"], row["members"], row["epoch"], row["rebalances"]) == ("crew", "Stable", 3, 4, 3)
     assert board_of([*log, Tombstone(crew.GROUP, "g", "")], StateCodec(REGISTRY, crew.FILES)).rows(0, 0) == []
+
+
+class Log:
+    """A consumer of one partition with these records."""
+
+    def __init__(self) -> None:
+        self.records: list[Raw] = []
+        self.at = 0
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        return 0, len(self.records)
+
+    def assign(self, places: list[Any]) -> None:
+        self.at = places[0].offset
+
+    def poll(self, timeout_s: float) -> Any:
+        self.at += 1
+        return message(self.records[self.at - 1], self.at - 1)
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        return []
+
+
+def message(raw: Raw, offset: int) -> Any:
+    assert raw.key is not None
+    values = {
+        "error": None,
+        "partition": 0,
+        "offset": offset,
+        "key": encode_key(*raw.key),
+        "value": raw.value,
+        "headers": [(name, value.encode()) for name, value in raw.headers.items()],
+        "timestamp": (1, raw.time_ms),
+    }
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
+
+
+def test_a_topic_that_is_made_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: `top` went on showing the groups of the former topic, and never those of the new one."""
+    log = Log()
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda config: log)
+    monkeypatch.setattr(Reader, "partitions", lambda reader: 1)
+    tail = Tail(Reader(TopicAddress("h:1", "__group_state", {})))
+
+    def members(*joins: str) -> list[int]:
+        """Returns how many members each group has, once the topic has the records of this story."""
+        story = RecordedStory()
+        story.play("\n".join(["topics a=4", *joins]))
+        log.records = list(story.taken.records)
+        tail.read()
+        return [row["members"] for row in tail.rows(Sort.GROUP, 5)]
+
+    assert members("m1 join names=a", "m2 join names=a") == [2]
+    assert members("m1 join names=a", "m2 join names=a", "m3 join names=a") == [3]
+    assert members("m9 join names=a") == [1]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from sidecar.audit.history.group_history import History, history
+from sidecar.audit.history.group_history import Event, History, history
 from sidecar.audit.history.topic import Raw, Reader, RecordsRead, row_of
 from sidecar.audit.moments import moment, shown
 from sidecar.cli.history import _at, _coordinator, _owners, place_of
+from sidecar.cli.main import app
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec
 from sidecar.state.keys import decode_key
@@ -130,6 +135,60 @@ def test_the_coordinator_is_told_with_the_time_since_when_it_is_it() -> None:
     assert told == {"coordinator": "sidecar 4", "address": "i:9092", "coordinates_since": shown(1001)}
     assert _coordinator(found, 1000)["coordinator"] == "sidecar 3"
     assert _coordinator(found, 999)["coordinator"] == ""
+
+
+def test_a_coordinator_whose_first_claim_is_missing_may_have_been_it_earlier() -> None:
+    found = history("g", [row(1, "owner_claim", "3", CLAIM, group="", why=RENEWED), current(3, "m1", [0])])
+    assert _coordinator(found, 2000)["coordinates_since"] == f"by {shown(1001)}"
+
+
+def owner_of(monkeypatch: pytest.MonkeyPatch, rows: list[Row], *more: str) -> Any:
+    monkeypatch.setattr(Reader, "of_group", lambda reader, group: iter(rows))
+    words = ["owner", "t-0", "--group", "g", "--bootstrap", "127.0.0.1:1", "-o", "json", *more]
+    return CliRunner().invoke(app, words)
+
+
+def test_an_owner_of_now_is_found_by_a_clock_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: nobody owned what a sidecar with a faster clock had given to a member a moment ago."""
+    late = current(1, "m1", [0]) | {"time_ms": int(time.time() * 1000) + 3_600_000}
+    done = owner_of(monkeypatch, [late])
+    assert done.exit_code == 0 and json.loads(done.stdout)["member"] == "m1"
+    done = owner_of(monkeypatch, [late, {**current(2, "m1", [], revision=2), "time_ms": late["time_ms"] + 1}])
+    assert done.exit_code == 1 and "Nobody owns t-0, as far as" in done.stderr
+
+
+def test_an_owner_of_a_time_whose_records_are_missing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: before what compaction left, nobody owned anything, and no word was said of missing records."""
+    rows = [row(1, "member", "m1", MEMBER, revision=9), current(5, "m1", [0], revision=40)]
+    done = owner_of(monkeypatch, rows, "--at", "1970-01-01T00:00:00")
+    assert done.exit_code == 1 and done.stdout == ""
+    assert "Compaction took 47 records" in done.stderr and "is not known" in done.stderr
+    done = owner_of(monkeypatch, [*rows, current(6, "m1", [], revision=41)])
+    assert done.exit_code == 1 and "Compaction took" in done.stderr and "Nobody owns t-0" in done.stderr
+
+
+class Counted(list[Event]):
+    """Events that count how often they are all looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Event]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_all_owners_of_a_group_cost_one_look_at_its_events() -> None:
+    """Symptom: for each row all events were looked at: 25 s for a large group."""
+    found = history("g", [current(1, "m1", list(range(100)))])
+    found.events = Counted(found.events)
+    assert len(list(_at(found, 2000, None))) == 100
+    assert found.events.looks <= 3
+
+
+def test_a_history_of_nothing_has_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader, "of_group", lambda reader, group: iter([current(1, "m1", [0])]))
+    words = ["history", "g", "--since", "2099-01-01", "--bootstrap", "127.0.0.1:1", "-o", "csv"]
+    assert CliRunner().invoke(app, words).stdout == "time,offset,what,who,detail,why\n"
 
 
 def test_nobody_owned_anything_in_an_empty_history() -> None:

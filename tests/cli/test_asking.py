@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from sidecar.cli.asking import Asking
+from sidecar.cli.asking import WHERE, Asking
+from sidecar.cli.doctor.facts import about
+from sidecar.cli.doctor.model import Unknown
 from sidecar.cli.doctor.refused import WAIT
+from sidecar.cli.exits import Code
+from sidecar.cli.groups_show import _live
 from sidecar.cli.main import app
 from tests.page.browser import Served
 from tests.process.admin_ground import OTHER, TOKEN, Ground, given
@@ -71,3 +80,71 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code != 0
     assert "by https only" in done.output and OTHER not in done.output
+
+
+def http(body: str, status: str = "200 OK") -> bytes:
+    """Returns an answer with this body."""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return (head + body).encode()
+
+
+FOREIGN = {
+    "an alert of TLS": b"\x15\x03\x03\x00\x02\x02\x46",
+    "SSH": b"SSH-2.0-x\r\n",
+    "nothing": b"",
+    "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+    "no such path": http('{"error_code": 404, "message": "x"}', "404 Not Found"),
+    "a refusal": http("[]", "401 Unauthorized"),
+    "another name": http("{}", "421 Misdirected Request"),
+    "a list": http("[]"),
+    "a number": http("7"),
+    "a page": http("<html>"),
+    "a deep list": http("[" * 100_000),
+    "other fields": http('{"status": "UP", "ready": "yes", "group": null}'),
+    "no group": http('{"problem": "no such group"}', "404 Not Found"),
+}
+"""Answers of services that are no sidecars."""
+
+
+@pytest.fixture(params=FOREIGN)
+def foreign(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """Yields the kind and the address of a service that is no sidecar."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.recv(4096)
+                    connection.sendall(FOREIGN[request.param])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield request.param, f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_another_service_is_no_sidecar(foreign: tuple[str, str]) -> None:
+    """Symptom: a service that is no sidecar was a bug of this program, or a group without members."""
+    kind, address = foreign
+    for words in (["health", address], ["groups", "describe", "g", "--admin", address]):
+        done = CliRunner().invoke(app, words)
+        expected = Code.FINDINGS if kind == "no group" and words[0] == "groups" else Code.UNREACHED
+        assert done.exit_code == expected, (words[0], done.output, done.exception)
+        assert done.stdout == ""
+    assert isinstance(about(address, Asking()), Unknown), "of `doctor`"
+    assert _live("g", [address], Asking()) is None, "of `groups explain`"
+
+
+def test_the_commands_that_ask_sidecars_are_those_above() -> None:
+    root: Any = typer.main.get_command(app)
+    asks = {
+        name
+        for group in (root, root.commands["groups"])
+        for name, command in group.commands.items()
+        if any(p.metavar == WHERE for p in command.params)
+    }
+    assert asks == {"health", "doctor", "describe", "explain"}

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, admin
 
+from sidecar.cli.connect import Client
 from sidecar.cli.doctor import checks as c
+from sidecar.cli.doctor import facts as facts_module
 from sidecar.cli.doctor import others as o
+from sidecar.cli.doctor.brokers import brokers_up
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Facts, Grant, Node, Rights, Status, Topic, Unknown
@@ -18,6 +24,7 @@ from sidecar.cli.doctor.refused import WAIT, refused
 from sidecar.cli.doctor.rights import Need, missing, needed_operations
 from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.process.rights import Scope, commands, rights_of
+from tests.cli.test_groups import ended
 
 STATE, OWNERS = "__group_state", "__group_state_owners"
 WHY = Unknown("not told")
@@ -130,6 +137,14 @@ def acls(*grants: Grant, **more: Any) -> Facts:
     return with_(rights=Rights(True, "User:s", ("User:root",), grants, **more))
 
 
+def broker_down() -> Facts:
+    """Broker 3 is down: Metadata names it in replicas only. Its sidecar answers, and is not ready."""
+    nodes = frozenset((1, 2, 3))
+    topics = {name: Topic(50, 3, behind=(0,), nodes=nodes) for name in (STATE, OFFSETS, TRANSACTIONS)}
+    waits = replace(side(3), problems=("broker 3 does not answer",))
+    return with_(nodes=[node(1), node(2)], topics=topics, sidecars=[side(1), side(2), waits])
+
+
 WRONG = replace(side(9), problems=("node id 9 is not among the brokers",))
 OLD = replace(side(2), version="0.9")
 CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
@@ -139,6 +154,10 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.listeners, with_(nodes=[node(1, False)], sidecars=[WRONG]), Status.UNKNOWN, "The sidecar of node 1 (h1:9092)"),
     (refused, with_(sidecars=[replace(side(1), denials=(DENIAL,))]), Status.FAIL, "h1:9094: the broker refuses"),
     (refused, with_(sidecars=[]), Status.UNKNOWN, "No sidecar was asked"),
+    (brokers_up, broker_down(), Status.FAIL, "Broker 3 is down"),
+    (c.beside_each_broker, broker_down(), Status.OK, "Each of the 2 brokers"),
+    (c.beside_each_broker, with_(nodes=[node(1), node(2)]), Status.FAIL, "No broker has the node id of sidecar 3"),
+    (c.listeners, broker_down(), Status.OK, "A sidecar answers"),
     (c.ready, with_(sidecars=[side(1), Unknown("h2:8080: refused")]), Status.FAIL, "h2:8080: refused"),
     (c.ready, with_(sidecars=[replace(side(1), problems=("no owner",))]), Status.FAIL, "sidecar 1: no owner"),
     (c.ready, with_(sidecars=[side(1), replace(side(2), owners=(1, 1, 3))]), Status.WARN, "do not agree"),
@@ -197,6 +216,25 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.same_groups, with_(sidecars=[side(1), side(2, groups__include=["b"])]), Status.FAIL, "b at sidecar 2"),
     (c.same_groups, with_(sidecars=[side(1), side(2, groups__exclude=["b"])]), Status.FAIL, "groups.exclude differs"),
     (c.same_groups, with_(sidecars=[side(1, groups__include=[])]), Status.WARN, "coordinate no group"),
+    (c.same_groups, with_(stored={"sidecar.groups.include": ""}), Status.WARN, "coordinate no group"),
+    (
+        c.same_groups,
+        with_(sidecars=[side(1), side(2, groups__include=["b"])], stored={"sidecar.groups.exclude": "x"}),
+        Status.FAIL,
+        "groups.include differs",
+    ),
+    (
+        c.same_groups,
+        with_(sidecars=[side(1), side(2, groups__exclude=["b"])], stored={"sidecar.groups.include": "x"}),
+        Status.FAIL,
+        "groups.exclude differs",
+    ),
+    (
+        c.same_groups,
+        with_(sidecars=[side(1), side(2, groups__exclude=["b"])], stored={"sidecar.groups.exclude": ""}),
+        Status.OK,
+        "is a.* everywhere",
+    ),
     (
         c.same_groups,
         with_(sidecars=[side(1), side(2, groups__include=["b"])], stored={"sidecar.groups.include": "x"}),
@@ -330,6 +368,62 @@ def test_what_is_wrong_is_found(check: Callable[[Facts], Check], facts: Facts, s
     found = check(facts)
     assert (found.status, says in found.finding) == (status, True), found
     assert bool(found.remedy) == (status is not Status.OK) or status is Status.UNKNOWN
+
+
+def test_a_broker_that_is_down_comes_before_what_follows_from_it() -> None:
+    """Symptom: its sidecar was to get the node id of another broker."""
+    first, second, *_ = c.causes_first(c.examine(broker_down()))
+    assert (first.name, second.name) == ("brokers", "sidecars ready")
+    assert "Start it." in first.remedy and "may follow from: brokers" in second.remedy
+
+
+class Groups:
+    """An admin client of brokers with so many groups. `describe`: the outcome for a group; each batch takes `batch_s`
+    of `clock`, unless its time is over before."""
+
+    def __init__(self, count: int, describe: Any, errors: tuple[Any, ...] = (), batch_s: float = 0.0) -> None:
+        self.ids = [f"g{i}" for i in range(count)]
+        self.describe, self.errors, self.batch_s = describe, errors, batch_s
+        self.clock = 0.0
+
+    def list_consumer_groups(self, request_timeout: float) -> Future[Any]:
+        valid = [SimpleNamespace(group_id=g) for g in self.ids]
+        return ended(SimpleNamespace(valid=valid, errors=list(self.errors)))
+
+    def describe_consumer_groups(self, ids: list[str], request_timeout: float) -> dict[str, Future[Any]]:
+        self.clock += min(self.batch_s, request_timeout)
+        return {g: ended(self.describe) for g in ids}
+
+
+def holding(topic: str) -> Any:
+    part = SimpleNamespace(topic=topic)
+    return SimpleNamespace(members=[SimpleNamespace(assignment=SimpleNamespace(topic_partitions=[part]))])
+
+
+REFUSED = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+SILENT = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+@pytest.mark.parametrize(
+    ("groups", "found"),
+    [
+        (Groups(1, holding("t")), ()),
+        (Groups(1, holding(STATE)), ("g0",)),
+        (Groups(2, REFUSED), Unknown),
+        (Groups(0, None, errors=(SILENT,)), Unknown),
+        (Groups(1, holding(STATE), errors=(SILENT,)), ("g0",)),
+        (Groups(10_000, holding("t"), batch_s=10), Unknown),
+    ],
+)
+def test_readers_are_not_known_where_not_all_groups_are_told(
+    monkeypatch: pytest.MonkeyPatch, groups: Groups, found: Any
+) -> None:
+    """Symptom: no group read the state topic where none could be described, and silent nodes took 1000 s."""
+    monkeypatch.setattr(admin, "AdminClient", lambda config: groups)
+    monkeypatch.setattr(facts_module, "time", SimpleNamespace(monotonic=lambda: groups.clock))
+    readers = facts_module.readers_of(Client(), "h:1", STATE)
+    assert isinstance(readers, Unknown) if found is Unknown else readers == found
+    assert groups.clock <= facts_module.READERS_S
 
 
 def test_the_remedy_of_what_is_not_ready_is_its_own_or_to_wait() -> None:

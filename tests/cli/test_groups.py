@@ -15,12 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from typer.testing import CliRunner
 
 from sidecar.cli import groups as module
+from sidecar.cli import listing as listing_module
 from sidecar.cli.connect import Client
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.listing import Listing, _members, gathered
+from sidecar.cli.listing import Listing, _members, _whereabouts, gathered, with_lag
 from sidecar.cli.main import app
 from sidecar.core.vocabulary.group_config import NOT_GIVEN_BACK
 from sidecar.kafka import group_lists
+from sidecar.kafka.cluster import MetadataReader
 from sidecar.kafka.group_lists import ListedGroup
 from sidecar.kafka.net import ConnectionLost
 
@@ -150,7 +152,7 @@ def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyP
     assert code == 3 and "has begun" in text
 
     code, text = run(monkeypatch, Sidecars([BROKEN] * 1000, True, current_state()), "rebalance", 0.1)
-    assert code == 3 and "nobody has recorded it" in text and "\nSay it again" in text
+    assert code == 3 and "nobody has confirmed it" in text and "nothing was done" not in text
 
     code, text = run(monkeypatch, Sidecars(told=current_state()), "release", 0.1)
     assert code == 3 and "recorded and goes on" in text and "The owner waits" not in text
@@ -163,6 +165,35 @@ def test_what_takes_too_long_is_said_to_go_on_or_not(monkeypatch: pytest.MonkeyP
         monkeypatch, Sidecars(told=current_state() | {"sidecar.state": "comes"}, act=postponed), "adopt", 0.1
     )
     assert code == 3 and "The owner waits: the group is not stable\n" in text
+
+
+class FallsSilent(Sidecars):
+    """Takes a change in and answers nothing from then on. `deaf`: it never answers."""
+
+    deaf = False
+
+    def incremental_alter_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        super().incremental_alter_configs(resources, request_timeout)
+        return {resources[0]: ended(KafkaException(KafkaError(KafkaError._TIMED_OUT)))}
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
+        if self.said or self.deaf:
+            return {resources[0]: ended(KafkaException(KafkaError(KafkaError._TIMED_OUT)))}
+        return super().describe_configs(resources, request_timeout)
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release", "rebalance"])
+def test_nothing_was_done_only_if_nothing_was_sent(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """Symptom: an order that was recorded and not answered was said not to be given."""
+    sidecars = FallsSilent(told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
+    code, text = run(monkeypatch, sidecars, verb, 0)
+    assert (code, sidecars.said) == (3, 1)
+    assert "It may be recorded: `sidecar groups list`" in text and "nothing was done" not in text
+    if verb != "rebalance":  # which looks first
+        sidecars = FallsSilent()
+        sidecars.deaf = True
+        code, text = run(monkeypatch, sidecars, verb, 0)
+        assert (code, sidecars.said, "nothing was done" in text) == (3, 0, True)
 
 
 def test_a_command_that_waits_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +212,22 @@ def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
     code, text = run(monkeypatch, sidecars, verb)
     assert code == 1 and "Group authorization failed" in text and sidecars.said == 1
+
+
+@pytest.mark.parametrize("fails", ["the other instance", "the change"])
+def test_an_instance_that_was_removed_is_named_whatever_fails_then(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """Symptom: with two instances, one of which was not there, nothing told that the other was removed."""
+    sidecars = Sidecars([NOT_ALLOWED], told={"sidecar.state": "sidecar", "sidecar.epoch": "7"})
+    removed = [("a", 0), ("b", KafkaError.UNKNOWN_MEMBER_ID if fails == "the other instance" else 0)]
+    monkeypatch.setattr(admin, "AdminClient", lambda config: sidecars)
+    monkeypatch.setattr(Client, "ask", lambda *asked: removed)
+    words = ["groups", "rebalance", "g", "--bootstrap", "here:1", "--remove-instance", "a", "--remove-instance", "b"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and done.stdout == ""
+    expected = ["a was removed.", "not removed: b: UNKNOWN_MEMBER_ID"]
+    if fails == "the change":
+        expected = ["a was removed.", "b was removed.", "Broker: Group authorization failed"]
+    assert done.stderr.splitlines()[: len(expected)] == expected
 
 
 def test_a_group_that_its_broker_would_refuse_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,3 +435,76 @@ def test_a_node_that_is_down_costs_only_its_own_groups(monkeypatch: pytest.Monke
     found = asyncio.run(gathered(SecondBrokerDown()))  # type: ignore[arg-type]
     assert [(r["group"], r["members"], r["where"]) for r in found.rows()] == [("aa", 2, "")]
     assert found.problems == ["node 2: h:2: Connection refused", "Where groups are, nobody tells: no answer in time"]
+
+
+class Refuses(Described):
+    """A connection to a node that refuses each resource of a request with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+    async def request(self, module: Any, api: str, request: Any, **options: Any) -> Any:
+        if api == "DescribeConfigs":
+            named = [SimpleNamespace(resource_name=r.resource_name, configs=[]) for r in request.resources]
+        else:
+            named = (await super().request(module, api, request)).groups
+        for resource in named:
+            resource.error_code = self.code
+        return SimpleNamespace(results=named, groups=named)
+
+
+class OneNode:
+    async def anyone(self) -> Any:
+        return None
+
+    node: Any = None
+
+
+def play_lags(monkeypatch: pytest.MonkeyPatch, listing: Listing, lags: dict[str, dict[Any, Any]] | None) -> None:
+    """Has nodes tell these lags of the groups of a list; None: nobody answers the question for Metadata."""
+
+    async def gathered(cluster: Any) -> Listing:
+        return listing
+
+    async def metadata(*asked: Any) -> Any:
+        if lags is None:
+            raise TimeoutError
+        return SimpleNamespace(leaders={})
+
+    async def read(reader: group_lists.LagReader, *asked: Any) -> None:
+        reader.lags |= lags or {}
+
+    monkeypatch.setattr(listing_module, "gathered", gathered)
+    monkeypatch.setattr(MetadataReader, "read", metadata)
+    monkeypatch.setattr(group_lists.LagReader, "read", read)
+
+
+def test_a_list_without_lags_is_still_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: `--lag` printed nothing if Metadata was not answered after the list."""
+    play_lags(monkeypatch, Listing({"a": {"type": "consumer", "node": 1}}), lags=None)
+    found = asyncio.run(with_lag(OneNode()))  # type: ignore[arg-type]
+    assert [row["group"] for row in found.rows()] == ["a"] and "no answer in time" in found.problems[0]
+
+
+@pytest.mark.parametrize("asks", ["members", "place", "lag"])
+@pytest.mark.parametrize(
+    ("code", "is_problem"), [(NOT_ALLOWED, True), (KafkaError.REQUEST_TIMED_OUT, True), (0, False)], ids=str
+)
+def test_a_refusal_for_single_groups_is_a_problem_of_the_list(
+    monkeypatch: pytest.MonkeyPatch, asks: str, code: int, is_problem: bool
+) -> None:
+    """Symptom: without DESCRIBE_CONFIGS no group was at a sidecar, so that previews and checks found no group."""
+    kinds = ("classic", "consumer", "share", "streams")
+    found = Listing({kind: {"type": kind, "node": 1} for kind in kinds})
+    conn: Any = Refuses(code)
+    if asks == "members":
+        asyncio.run(_members(conn, found.groups, found))
+    elif asks == "place":
+        asyncio.run(_whereabouts(conn, found))
+    else:
+        play_lags(monkeypatch, found, lags={} if code else {kind: {} for kind in kinds})
+        asyncio.run(with_lag(OneNode()))  # type: ignore[arg-type]
+    assert len(found.problems) == is_problem
+    if asks != "lag" and code == NOT_ALLOWED:
+        assert "4 groups: GROUP_AUTHORIZATION_FAILED; DESCRIBE" in found.problems[0]

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from sidecar.audit.history.group_history import Event, History
-from sidecar.cli.history import _epoch
+from sidecar.cli.history import _generation
+from sidecar.cli.listing import Listing
 from sidecar.cli.output import Output, print_rows
 
 LONG = {"group": "app-load-2-5-of-many", "coordinates_since": "2026-11-26 04:18:38.000", "why": "a long sentence " * 12}
@@ -41,4 +42,13 @@ def test_no_word_of_a_table_is_broken_in_a_terminal(
 def test_the_epoch_of_a_classic_groups_owner_is_its_generation(events: list[tuple[int, str, str]], epoch: int) -> None:
     """An assignment that stays is not written again, and one that came from the broker says no generation."""
     found = History("g", events=[Event(ms, n, what, "", detail, "") for n, (ms, what, detail) in enumerate(events)])
-    assert _epoch(found, 5, 10) == epoch
+    generation = _generation(found, 10)
+    assert (5 if generation is None else generation) == epoch
+
+
+def test_what_is_not_known_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    """Symptom: in JSON an unknown number was an empty text."""
+    found = Listing({"a": {"type": "share"}, "b": {"type": "share"}}, members={"b": 3}, lag={"b": 0})
+    for output, shown in ((Output.JSON, '"members": null, "lag": null'), (Output.CSV, "a,share,,,\n")):
+        print_rows(found.rows(), output)
+        assert shown in capsys.readouterr().out

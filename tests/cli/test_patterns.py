@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,10 @@ from sidecar.cli.doctor import facts
 from sidecar.cli.doctor.model import Facts, Grant, Rights
 from sidecar.cli.listing import Listing, gathered
 from sidecar.cli.main import app
+from sidecar.cli.patterns import Stored, moved
+from sidecar.coordinator.moves.managed_groups import OwnRules, Rules
 from sidecar.core.vocabulary import group_config as cf
+from sidecar.core.vocabulary.group_patterns import Patterns
 
 WHERE = {"app-a": "broker", "app-b": "sidecar", "load-1": "sidecar", "load-2": "leaves", "odd": "sidecar"}
 GROUPS: dict[str, dict[str, Any]] = {g: {} for g in (*WHERE, "unknown")}
@@ -123,3 +128,46 @@ def test_groups_that_no_acl_covers_are_named(monkeypatch: pytest.MonkeyPatch) ->
     _, told = cluster.run("--include", "app-.*", "--include", "load-.*", "--principal", "User:s", "--dry-run")
     assert "no ACL lets the sidecars read app-a" in told
     assert "read load" not in told
+
+
+class Settings:
+    """The settings in the state topic: these patterns, and nothing else."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+        self.state = SimpleNamespace(partitions=[SimpleNamespace(groups={})])
+
+    def value(self, group_id: str, name: str) -> str | None:
+        patterns = self.stored[name.removeprefix("/")]
+        return None if patterns is None else ",".join(patterns)
+
+    def put(self, stored: Stored, rules: Rules) -> set[str]:
+        """Returns the groups that are wanted with these patterns."""
+        self.stored = stored
+        rules.stored("", f"/{cf.EXCLUDE}")
+        return {g for g in NAMES if rules.wanted(g)}
+
+
+NAMES = ("a-1", "a-2", "b-1", "b-2", "c")
+SETS: tuple[tuple[str, ...] | None, ...] = (None, (), ("a-.*",), (".*-1", "c"), (".*",))
+
+
+@pytest.mark.parametrize("unset", [(), (cf.INCLUDE,), (cf.EXCLUDE,), (cf.INCLUDE, cf.EXCLUDE)], ids=str)
+def test_a_preview_foretells_the_moves_of_the_sidecars(unset: tuple[str, ...]) -> None:
+    """Symptom: with no stored include, --exclude moved live groups that the preview did not name."""
+    own = OwnRules(Patterns(("a-.*", "b-.*"), ("b-2",)), ("a-.*", "b-.*"), ("b-2",))
+    before: Stored
+    for include, exclude in product(SETS, SETS):
+        for new_include, new_exclude in product(SETS, SETS):
+            before = {cf.INCLUDE: include, cf.EXCLUDE: exclude}
+            before |= dict.fromkeys(unset)
+            given = dict(zip(cf.BROKER_MOVES, (new_include, new_exclude), strict=True))
+            after = before | {n: new for n, new in given.items() if new is not None}
+            settings = Settings(before)
+            rules = Rules(own, settings, SimpleNamespace())  # type: ignore[arg-type]
+            here, then = settings.put(before, rules), settings.put(after, rules)
+            where = {g: "sidecar" if g in here else "broker" for g in NAMES}
+            moves = moved(Listing({g: {} for g in NAMES}, where=where), after)
+            assert {g for g, to in moves.items() if to == "broker"} == here - then
+            if after[cf.INCLUDE] is not None:
+                assert {g for g, to in moves.items() if to == "sidecar"} >= then - here

@@ -23,9 +23,11 @@ from sidecar.cli import groups as groups_module
 from sidecar.cli import output
 from sidecar.cli.doctor.model import Facts, Node
 from sidecar.cli.exits import MEANINGS, Code
+from sidecar.cli.history import place_of
 from sidecar.cli.listing import Listing
 from sidecar.cli.main import app
 from sidecar.cli.program import EXTRAS
+from sidecar.drill.processes import DrillError
 from tests.cli.test_groups import NOT_ALLOWED, Sidecars
 
 CLI = Path(__file__).parents[2] / "sidecar" / "cli"
@@ -136,6 +138,13 @@ MISUSED = (
     ("config", "check"),
     ("config", "show"),
     ("drill", "no-such-drill"),
+    ("drill", "stop", "--kafka", "latest"),
+    ("drill", "stop", "--out", "/proc/no"),
+    *(("groups", verb, "g", *AT, "--timeout", number) for verb in ("adopt", "rebalance") for number in ("inf", "nan")),
+    ("groups", "list", *AT, "--watch", "inf"),
+    ("top", *AT, "--interval", "nan"),
+    ("audit", "stream", "--from", "kafka://h:1", "--every", "inf"),
+    ("owner", "t", "--group", "g", *AT),
     ("run",),
     ("state", "dump", "a.txt", *AT),
     ("audit", "run", "--from", "kafka://h:1", "--format", "csv"),
@@ -411,6 +420,46 @@ def test_what_needs_a_checkout_is_left_out_of_all(monkeypatch: pytest.MonkeyPatc
     assert "rolling-upgrade is left out" in done.stderr and done.stdout == ""
     alone = call("drill", "rolling-upgrade", "--out", str(tmp_path))
     assert alone.exit_code == Code.USAGE and "git history" in error_lines(alone, Code.USAGE)[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("owner", "{}", "--group", "g", *AT),
+        ("history", "g", "--since", "{}", *AT),
+        ("drill", "{}"),
+        ("groups", "{}"),
+        ("groups", "list", "--{}"),
+        ("--{}",),
+        ("groups", "list", "--watch", "{}"),
+    ],
+    ids=" ".join,
+)
+def test_what_was_typed_is_repeated_with_escapes(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader, "partitions", lambda self: 1)
+    monkeypatch.setattr(Reader, "read", lambda self, p, *args: RecordsRead(p))
+    done = call(*(word.replace("{}", "a\x1b[31m\u202eb") for word in words))
+    assert done.exit_code == Code.USAGE
+    assert "\x1b" not in done.output and "\u202e" not in done.output, repr(done.output)
+
+
+def test_a_number_that_no_partition_has_is_part_of_a_name() -> None:
+    """Symptom: Python reads no number of so many digits, and that was a bug of this program."""
+    assert place_of("t-" + "1" * 5000) is None and place_of("t-2147483647") == ("t", 2147483647)
+
+
+@pytest.mark.parametrize("error", [DrillError("no port is free"), PermissionError(13, "Permission denied")], ids=repr)
+def test_a_cluster_that_cannot_be_set_up_is_3(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
+) -> None:
+    from sidecar.drill.drills import playing
+
+    def broken(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(playing, "play_all", broken)
+    lines = error_lines(call("drill", "stop", "-o", "json", "--out", str(tmp_path)), Code.UNREACHED)
+    assert any("cannot be set up" in line for line in lines)
 
 
 def test_without_java_a_drill_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sidecar.drill.clients import Client, Owned
-from sidecar.drill.drills.group_under_test import GroupUnderTest
+from sidecar.drill.drills import playing
+from sidecar.drill.drills.group_under_test import GroupUnderTest, StreamsGroupUnderTest, group_under_test
 from sidecar.drill.drills.judge import Verdict, judge_audit, judge_group, lost_commits
 from sidecar.drill.drills.run import Result
+from sidecar.drill.drills.sidecars import KillOwner, Stop
 from sidecar.drill.drills.spec import Finding
-from sidecar.drill.processes import Process
+from sidecar.drill.kinds import SinkReader
+from sidecar.drill.processes import DrillError, Process
+from sidecar.drill.worker import note
 
 PRODUCED = {0: 10, 1: 10}
 
@@ -45,6 +51,34 @@ def test_a_record_that_nobody_consumed(tmp_path: Any) -> None:
     c = under_test(tmp_path)
     c.clients[1].journal.consumed = {1: [(5, 6), (8, 9)]}
     assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_record_that_a_report_leaps_over(tmp_path: Any) -> None:
+    """Symptom: only the first and last offset of a poll counted, so that nobody missed what lay between them."""
+    c = under_test(tmp_path)
+    c.clients[1].journal.consumed = {}
+    report = {"partition": 1, "minOffset": 5, "maxOffset": 9, "count": 4}
+    c.clients[1].journal.add({"name": "records_consumed", "timestamp": 1600, "partitions": [report]})
+    assert verdict_of(c).counts()["lost_records"] == 1
+
+
+def test_a_report_leaps_over_nothing_that_its_client_did_not_consume() -> None:
+    runs: dict[int, list[list[int]]] = {}
+    for offset in (0, 1, 2, 5, 6, 1, 2):
+        note(runs, 3, offset)
+    assert runs == {3: [[0, 2], [5, 6], [1, 2]]}
+
+
+def test_a_lost_record_beside_one_that_is_counted_twice(tmp_path: Any) -> None:
+    """Symptom: the sums of all counts were compared, so that the two faults made up for each other."""
+    streams = group_under_test("sidecar", "streams", "g", "")
+    assert isinstance(streams, StreamsGroupUnderTest)
+    streams.reader = SinkReader("127.0.0.1:1", "t", "t-counts", 1)
+    streams.reader.buckets = {0: ["a", "a", "b"]}
+    for count in (1, 2, 3):
+        streams.reader._note("a", f"{count} x", 0, count)
+    judge_group(streams, {0: 3}, verdict := Verdict())
+    assert verdict.lost_records == 2, "one of b, and one of a"
 
 
 def test_a_commit_that_was_acknowledged_and_is_gone(tmp_path: Any) -> None:
@@ -84,3 +118,53 @@ def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
 )
 def test_a_drill_is_not_ok_with_a_fault_a_problem_or_a_finding(result: Result) -> None:
     assert not result.ok and result.json()["ok"] is False
+
+
+class Stage:
+    """A cluster and a ground for drills that do nothing on it."""
+
+    version, folder, under_test, kinds, stopped = "4", None, (), (), 0
+
+    def cast(self, *args: Any) -> None:
+        pass
+
+    settled = abandon = start_cluster = cast
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    @property
+    def kafka(self) -> Stage:
+        return self
+
+
+STUCK: dict[str, Exception] = {
+    "a command that hangs": subprocess.TimeoutExpired("kafka-topics.sh", 30),
+    "a command that fails": subprocess.CalledProcessError(1, "kafka-topics.sh"),
+    "a program that is not there": FileNotFoundError(2, "No such file or directory"),
+    "a wait": TimeoutError(),
+    "a drill's own error": DrillError("not within 90 s"),
+}
+
+
+@pytest.mark.parametrize("where", ["start", "prepare"])
+@pytest.mark.parametrize("error", STUCK.values(), ids=STUCK)
+def test_a_drill_that_is_stuck_is_a_result_and_the_next_one_is_played(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, where: str
+) -> None:
+    """Symptom: a command that hung ended the whole run, and no drill had a result."""
+
+    def stuck(*args: Any) -> None:
+        raise error
+
+    first, second = KillOwner({}), Stop({})
+    for drill in (first, second):
+        monkeypatch.setattr(drill, "start", Stage().cast)
+        monkeypatch.setattr(drill, where, stuck)
+    stage = Stage()
+    monkeypatch.setattr(playing, "Ground", lambda kafka, say: stage)
+    told: list[Result] = []
+    stages = {first.stage: lambda folder, version: stage}
+    playing.play_all([first, second], 1, tmp_path, "4", print, told.append, stages)  # type: ignore[arg-type]
+    assert [r.drill for r in told] == [first.name, second.name]
+    assert all(r.problem and not r.ok for r in told) and stage.stopped == 2

@@ -14,7 +14,7 @@ from sidecar.drill.drills.group_under_test import ShareGroupUnderTest, StreamsGr
 from sidecar.drill.drills.judge import Verdict, judge_group
 from sidecar.drill.drills.names import NAMES
 from sidecar.drill.drills.playing import DRILLS, chosen, left_out, too_old
-from sidecar.drill.kinds import ShareJournal, SinkReader, acknowledged_twice, runs
+from sidecar.drill.kinds import ShareJournal, SinkReader, acknowledged_twice, bucket_of, runs
 from sidecar.drill.processes import Process
 
 
@@ -80,7 +80,7 @@ def streams(tmp_path: Path) -> Iterator[StreamsGroupUnderTest]:
     under_test = group_under_test("sidecar", "streams", "g", "")
     assert isinstance(under_test, StreamsGroupUnderTest)
     under_test.clients = [client(tmp_path, name) for name in ("a", "b")]
-    under_test.reader = SinkReader("127.0.0.1:1", "t-counts", 1)
+    under_test.reader = SinkReader("127.0.0.1:1", "t", "t-counts", 1)
     under_test.reader.journals = {c.name: c.journal for c in under_test.clients}
     under_test.reader.start()
     yield under_test
@@ -89,19 +89,28 @@ def streams(tmp_path: Path) -> Iterator[StreamsGroupUnderTest]:
 
 def test_counts_that_are_not_those_of_what_was_produced_are_lost(streams: StreamsGroupUnderTest) -> None:
     assert streams.reader is not None
+    streams.reader.buckets = {0: ["x", "x", "z", "z"], 1: ["y"]}
     for offset, (bucket, value) in enumerate([("x", "1 a"), ("y", "1 b"), ("x", "2 b")]):
         streams.reader._note(bucket, value, 0, offset)
     a, b = (c.journal for c in streams.clients)
     assert [offset for _, _, offset in a.commit_log] == [1] and [offset for _, _, offset in b.commit_log] == [2, 3]
     assert streams.balanced() and streams.consumed_all({0: 2, 1: 1})
-    assert streams.lost({0: 4}) == 1 and streams.lost({0: 2}) == 1, "too few, and too many"
-    judge_group(streams, {0: 3}, verdict := Verdict())
+    assert streams.lost({0: 4, 1: 1}) == 2 and streams.lost({0: 2}) == 1, "too few, and too many"
+    assert streams.lost({0: 2, 1: 3}) == 2, "the source was not read so far"
+    judge_group(streams, {0: 2, 1: 1}, verdict := Verdict())
     assert verdict.ok
+
+
+def test_buckets_are_those_of_the_application() -> None:
+    """As `Math.floorMod(order.hashCode(), 200)` of Java, whose hash codes may be negative."""
+    orders = ("order 12", "order 1", "order 1234567")
+    assert [bucket_of(order) for order in orders] == ["bucket-11", "bucket-87", "bucket-106"]
 
 
 @pytest.mark.parametrize("value", ["1 b", "3 b"])
 def test_a_count_out_of_turn_is_found(streams: StreamsGroupUnderTest, value: str) -> None:
     assert streams.reader is not None
+    streams.reader.buckets = {0: ["x"] * 3}
     streams.reader._note("x", "1 a", 0, 0)
     streams.reader._note("x", value, 0, 1)
     judge_group(streams, {0: int(value[0])}, verdict := Verdict())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from sidecar.cli.doctor.facts import ABOUT
 from sidecar.process.about import MASK, _leaves, about, shown
 from sidecar.process.settings import load
 
@@ -58,3 +59,8 @@ def test_secrets_are_masked() -> None:
         "x.typed": MASK,
         "x.more": {"sasl.jaas.config": MASK, "sasl.mechanism": "PLAIN"},
     }
+
+
+def test_it_has_the_fields_that_the_doctor_wants() -> None:
+    answer = about(load(None, GIVEN))
+    assert all(isinstance(answer[name], kind) for name, kind in ABOUT.items())

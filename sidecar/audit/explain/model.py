@@ -11,11 +11,18 @@ from sidecar.core.runtime.inspect import Wait, member_name
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """The group's coordinator by the last claim. `since_ms`: start of its uninterrupted ownership."""
+    """The group's coordinator by the last claim. `since_ms`: start of its uninterrupted ownership; `exact` False: or
+    earlier, because the claim before is missing."""
 
     node_id: int
     address: str
     since_ms: int
+    exact: bool = True
+
+    @property
+    def since(self) -> str:
+        """Words before the time."""
+        return "since" if self.exact else "at least since"
 
 
 @dataclass(frozen=True, slots=True)

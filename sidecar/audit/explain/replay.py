@@ -140,8 +140,9 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
         fold.apply(raw.offset, raw.key, raw.value, raw.owner_epoch)
         body, before = row["body"], result.coordinator
         if raw.key.kind == OWNER_CLAIM and body is not None:
-            since_ms = before.since_ms if before is not None and row["why"] == RENEWED else raw.time_ms
-            result.coordinator = Sidecar(body["node_id"], body["address"], since_ms)
+            renewed = row["why"] == RENEWED
+            known = before if renewed and before is not None else Sidecar(-1, "", raw.time_ms, exact=not renewed)
+            result.coordinator = replace(known, node_id=body["node_id"], address=body["address"])
         elif fold.owners.void == void and raw.key.group_id == group_id:
             result.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
             if REGISTRY.role(raw.key.kind) is Role.MEMBER and "problem" not in row:

@@ -40,7 +40,7 @@ def _head(e: Explanation, now_ms: int) -> Iterator[str]:
         yield f"{begun}: {e.because}."
     c = e.coordinator
     if c is not None:
-        yield f"Sidecar {c.node_id} ({c.address}) coordinates it since {_at(c.since_ms, now_ms)}."
+        yield f"Sidecar {c.node_id} ({c.address}) coordinates it {c.since} {_at(c.since_ms, now_ms)}."
 
 
 def _waits(e: Explanation, now_ms: int) -> Iterator[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
@@ -59,6 +60,8 @@ class RecordsRead:
     schemas: Schemas = field(default_factory=lambda: StateCodec().schemas)
     end: int = 0
     """Offset behind the last one that was read."""
+    anew: bool = False
+    """Whether the log ended before the earlier read did: the topic was made anew, and all of it was read."""
 
     def rows(self) -> Iterator[Row]:
         return (row_of(raw, self.schemas) for raw in self.records)
@@ -109,7 +112,8 @@ class Reader:
         from confluent_kafka import KafkaException
 
         try:
-            metadata = self._consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]
+            answer = in_slices(lambda s: self._consumer.list_topics(self._topic, timeout=s), TIMEOUT_S)
+            metadata = answer.topics[self._topic]
         except KafkaException as exc:
             raise TopicError(f"{self._bootstrap}: {exc.args[0].str()}") from None
         if metadata.error is not None:
@@ -127,16 +131,16 @@ class Reader:
 
     def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
         """Returns the records whose key is `wanted` or cannot be read, not decoded, and all schemas. With `after`, only
-        those that came after that earlier read. Raises TopicError.
+        those that came after that earlier read, unless the topic was made anew meanwhile. Raises TopicError.
 
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
         from confluent_kafka import TopicPartition
 
-        taken = (
-            RecordsRead(partition) if after is None else RecordsRead(partition, schemas=after.schemas, end=after.end)
-        )
-        here = TopicPartition(self._topic, partition)
-        low, high = self._bounds(here)
+        low, high = self._bounds(TopicPartition(self._topic, partition))
+        if after is None or high < after.end:
+            taken = RecordsRead(partition, anew=after is not None)
+        else:
+            taken = RecordsRead(partition, schemas=after.schemas, end=after.end)
         at = max(low, taken.end)
         taken.end = max(at, high)
         if at >= high:
@@ -160,10 +164,9 @@ class Reader:
         from confluent_kafka import KafkaException
 
         try:
-            low, high = self._consumer.get_watermark_offsets(here, timeout=TIMEOUT_S)
+            return log_bounds(self._consumer, here, TIMEOUT_S)
         except KafkaException as exc:
             raise TopicError(f"{self._topic}-{here.partition}: {exc.args[0].str()}") from None
-        return int(low), int(high)
 
     def _arrived(self, partition: int, at: int) -> list[Any]:
         """Returns the messages that have arrived, at least one. Waits only for the first: with a timeout `consume`

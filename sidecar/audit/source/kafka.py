@@ -11,6 +11,7 @@ from typing import Any
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.options import Ranges
+from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.properties import librdkafka_of
@@ -168,13 +169,11 @@ class KafkaSource:
 
         topic = self.options.topic
         with self._asked("its offsets") as consumer:
-            metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+            metadata = in_slices(lambda s: consumer.list_topics(topic, timeout=s), TIMEOUT_S).topics[topic]
             if metadata.error is not None:
                 raise KafkaException(metadata.error)
-            return {
-                p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_S)
-                for p in sorted(metadata.partitions)
-            }
+            parts = sorted(metadata.partitions)
+            return {p: log_bounds(consumer, TopicPartition(topic, p), TIMEOUT_S) for p in parts}
 
     def splits(self, ranges: Ranges) -> list[KafkaSplit]:
         size = self.options.records_per_task
@@ -190,7 +189,7 @@ class KafkaSource:
 
         with self._asked("offsets by their times") as consumer:
             times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
-            offsets = consumer.offsets_for_times(times, timeout=TIMEOUT_S)
+            offsets = in_slices(lambda s: consumer.offsets_for_times(times, timeout=s), TIMEOUT_S)
             wrong = next((t.error for t in offsets if t.error is not None), None)
             if wrong is not None:
                 raise KafkaException(wrong)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sidecar.cli.doctor.brokers import brokers_up, of_no_broker
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
@@ -51,7 +52,7 @@ def listeners(f: Facts) -> Check:
         return Check(name, Status.UNKNOWN, f.nodes.why, "Name the clients' listener in --bootstrap.")
     starting = {s.node_id for s in f.answered() if s.problems}
     answered = {s.node_id for s in f.answered()}
-    if _of_no_broker(f):  # it may be any of those that were not asked under their own node id
+    if of_no_broker(f):  # it may be any of those that were not asked under their own node id
         starting |= {n.node_id for n in f.nodes} - answered
     bare = [n for n in f.nodes if n.sidecar is False and n.node_id not in starting]
     dead = [n for n in f.nodes if n.sidecar is None]
@@ -103,7 +104,7 @@ def beside_each_broker(f: Facts) -> Check:
     if twice:
         finding = f"More than one sidecar says that it is beside node {_list(twice)}."
         return Check(name, Status.FAIL, finding, "Give each the node id of its own broker (node_id).")
-    if wrong := _of_no_broker(f):
+    if wrong := of_no_broker(f):
         finding = f"No broker has the node id of sidecar {_list(wrong)}: they are {_list(n.node_id for n in f.nodes)}."
         return Check(name, Status.FAIL, finding, "Give it the node id of its own broker (node_id), and restart it.")
     without = sorted({n.node_id for n in f.nodes} - set(have))
@@ -314,9 +315,9 @@ def same_groups(f: Facts) -> Check:
             f"sidecar groups patterns --bootstrap {f.bootstrap} stores patterns as they are written, and says first "
         )
         return Check(name, Status.WARN, "; ".join(problems) + ".", remedy + "which groups they move.")
-    if not isinstance(f.stored, Unknown) and any(f.stored.values()):
-        return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
-    for setting in ("groups.include", "groups.exclude"):
+    stored = {} if isinstance(f.stored, Unknown) else f.stored
+    own = [name for name in ("groups.include", "groups.exclude") if stored.get(f"sidecar.{name}") is None]
+    for setting in own:
         values = _by_value(sidecars, setting)
         if len(values) > 1:
             finding = (
@@ -325,9 +326,12 @@ def same_groups(f: Facts) -> Check:
             remedy = f"Set it alike everywhere, or store it once: kafka-configs.sh --bootstrap-server {f.bootstrap} "
             remedy += f"--alter --entity-type brokers --entity-default --add-config 'sidecar.{setting}=[PATTERNS]'"
             return Check(name, Status.FAIL, finding, remedy)
-    if not f.setting("groups.include", ()):
+    include = f.patterns()[0]
+    if not include:
         return Check(name, Status.WARN, "groups.include is empty: sidecars coordinate no group.", "Set groups.include.")
-    return Check(name, Status.OK, f"groups.include is {_list(f.setting('groups.include', ()))} everywhere.")
+    if "groups.include" not in own:
+        return Check(name, Status.OK, "They are stored in the state topic, which all sidecars follow.")
+    return Check(name, Status.OK, f"groups.include is {_list(include)} everywhere.")
 
 
 def same_settings(f: Facts) -> Check:
@@ -407,6 +411,7 @@ def foreign_writers(f: Facts) -> Check:
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
     refused,
+    brokers_up,
     listeners,
     ready,
     beside_each_broker,
@@ -444,12 +449,6 @@ def causes_first(checks: Sequence[Check]) -> list[Check]:
     why = f"This may follow from: {', '.join(c.name for c in causes)}. See to that first. "
     late = [replace(c, remedy=why + c.remedy) if causes else c for c in failed if c.name in FOLLOWING]
     return [*causes, *late, *(c for c in checks if c.status is not Status.FAIL)]
-
-
-def _of_no_broker(f: Facts) -> list[int]:
-    """Returns the node ids of sidecars that no broker has."""
-    known = set() if isinstance(f.nodes, Unknown) else {n.node_id for n in f.nodes}
-    return sorted({s.node_id for s in f.answered()} - known) if known else []
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sidecar.cli.asking import Asking
+from sidecar.cli.asking import READY, Asking, Fields
 from sidecar.cli.connect import Client
 from sidecar.cli.doctor.checks import (
     BROKER_SESSION,
@@ -59,7 +59,11 @@ PROBE = "sidecar-doctor"
 KINDS = {2: "topic", 3: "group", 4: "cluster", 5: "transactional-id"}
 """ResourceType of Kafka's protocol; confluent-kafka calls the fourth one BROKER."""
 ACLS_S = 10.0
+READERS_S = 30.0
+"""Time for the descriptions of all groups."""
 GROUPS_AT_ONCE = 100
+ABOUT: Fields = {"version": str, "node_id": int, "settings": dict, "wall_ms": int, "kernel": str}
+OWNERS: Fields = {"owners": list}
 
 
 def gather(client: Client, bootstrap: str, topic: str, sidecars: Sequence[About | Unknown], principal: str) -> Facts:
@@ -108,6 +112,7 @@ def _topic(t: Any) -> Topic:
         tuple(p.partition_index for p in parts if p.leader_id < 0),
         tuple(p.partition_index for p in parts if len(p.isr_nodes) < len(p.replica_nodes)),
         t.topic_id != ZERO_UUID,
+        frozenset(n for p in parts for n in p.replica_nodes),
     )
 
 
@@ -139,10 +144,10 @@ def about(admin: str, asking: Asking) -> About | Unknown:
     """Returns a sidecar by its admin address. Its clock is compared with this one's, in the middle of the question."""
     try:
         began = time.time()
-        answer: Mapping[str, Any] = asking.get(admin, "/about")
+        answer = asking.get(admin, "/about", ABOUT)
         here_ms = int((began + time.time()) * 500)
-        ready = asking.get(admin, "/readyz")
-        owners = asking.get(admin, "/owners")
+        ready = asking.get(admin, "/readyz", READY)
+        owners = asking.get(admin, "/owners", OWNERS)
         return About(
             admin,
             answer["version"],
@@ -150,7 +155,7 @@ def about(admin: str, asking: Asking) -> About | Unknown:
             answer["settings"],
             answer["wall_ms"] - here_ms,
             tuple(ready["problems"]),
-            tuple(owners.get("owners", ())),
+            tuple(owners["owners"]),
             answer["kernel"],
             tuple(ready.get("denials", ())),
             ready.get("last_denial"),
@@ -158,8 +163,6 @@ def about(admin: str, asking: Asking) -> About | Unknown:
         )
     except Failed as failed:
         return Unknown(failed.what)
-    except KeyError as exc:
-        return Unknown(f"{admin}: its answer has no {exc}; is it a sidecar of this version?")
 
 
 def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Rights | Unknown:
@@ -216,22 +219,36 @@ def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
 
 
 def readers_of(client: Client, bootstrap: str, topic: str) -> tuple[str, ...] | Unknown:
-    """Returns the groups with a member that is assigned partitions of this topic now, as far as they can be
-    described."""
+    """Returns the groups with a member that is assigned partitions of this topic now. Unknown if there is none among
+    those that are told, and not all are told."""
     from confluent_kafka import KafkaException
 
     admin = client.admin(bootstrap, cf.CLI_CLIENT)
     readers = []
     try:
         listed = admin.list_consumer_groups(request_timeout=ACLS_S).result()
-        ids = sorted(g.group_id for g in listed.valid)
-        for at in range(0, len(ids), GROUPS_AT_ONCE):
-            futures = admin.describe_consumer_groups(ids[at : at + GROUPS_AT_ONCE], request_timeout=ACLS_S)
-            for group_id, future in futures.items():
-                group = None if future.exception() is not None else future.result()
-                held = (m.assignment for m in group.members if m.assignment is not None) if group is not None else ()
-                if any(p.topic == topic for a in held for p in a.topic_partitions):
-                    readers.append(group_id)
     except KafkaException as exc:
-        return Unknown(f"groups cannot be listed: {exc.args[0].str()}")
-    return tuple(readers)
+        return Unknown(f"groups cannot be listed: {_words(exc)}")
+    problems = [f"a node does not list its groups: {_words(exc)}" for exc in listed.errors]
+    ids = sorted(g.group_id for g in listed.valid)
+    until = time.monotonic() + READERS_S
+    for at in range(0, len(ids), GROUPS_AT_ONCE):
+        if (left_s := until - time.monotonic()) <= 0:
+            problems.append(f"{len(ids) - at} of {len(ids)} groups are not described within {READERS_S:g} s")
+            break
+        batch = ids[at : at + GROUPS_AT_ONCE]
+        futures = admin.describe_consumer_groups(batch, request_timeout=min(ACLS_S, left_s))
+        for group_id, future in futures.items():
+            if (error := future.exception()) is not None:
+                problems.append(f"group {group_id} is not described: {_words(error)}")
+                continue
+            held = (m.assignment for m in future.result().members if m.assignment is not None)
+            if any(p.topic == topic for a in held for p in a.topic_partitions):
+                readers.append(group_id)
+    return Unknown(problems[0]) if problems and not readers else tuple(readers)
+
+
+def _words(error: Any) -> str:
+    """Returns the text of an error of confluent-kafka, or of an exception."""
+    error = error.args[0] if isinstance(error, Exception) and error.args else error
+    return str(error.str()) if hasattr(error, "str") else str(error)

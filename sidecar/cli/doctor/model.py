@@ -51,13 +51,14 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic. `leaderless`, `behind`: partitions without a leader, or with a replica that is not in sync; `replicas`:
-    of the partition that has fewest; `has_id`: brokers before 2.8 give no ids."""
+    of the partition that has fewest; `has_id`: brokers before 2.8 give no ids; `nodes`: brokers that have replicas."""
 
     partitions: int
     replicas: int
     leaderless: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
     has_id: bool = True
+    nodes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

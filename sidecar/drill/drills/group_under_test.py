@@ -175,7 +175,7 @@ class StreamsGroupUnderTest(_ByRecords):
             self.reader.journals[name] = client.journal
             return client
 
-        self.reader = SinkReader(kafka.internal, sink, PARTITIONS).start()
+        self.reader = SinkReader(kafka.internal, topic, sink, PARTITIONS).start()
         self._start(name, **dict.fromkeys(self.places, new))
 
     def close(self) -> None:

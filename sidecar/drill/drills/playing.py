@@ -18,7 +18,7 @@ from sidecar.drill.drills.remove import RemoveBroker
 from sidecar.drill.drills.restore import Restore
 from sidecar.drill.drills.rollback import Rollback
 from sidecar.drill.drills.rollout import RollOut, TakeOut, without_sidecars
-from sidecar.drill.drills.run import Result, play
+from sidecar.drill.drills.run import STOPS, Result, play
 from sidecar.drill.drills.sidecars import (
     KillAny,
     KillOwner,
@@ -35,7 +35,7 @@ from sidecar.drill.drills.spec import Drill
 from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.drills.upgrade import RollingUpgrade, in_checkout
 from sidecar.drill.local import LocalKafka
-from sidecar.drill.processes import DrillError, SocketUnits
+from sidecar.drill.processes import SocketUnits
 from sidecar.drill.scenario import all_kinds
 from sidecar.drill.secured import secured
 from sidecar.drill.zookeeper import numbers
@@ -150,7 +150,12 @@ def play_all(
             where = folder / f"{stage.replace(' ', '-')}-{attempt}"
             ground = Ground(stages[stage](where, version), say)
             try:
-                left[0].start(ground)
+                try:
+                    left[0].start(ground)
+                except STOPS as exc:
+                    results.append(Result(left.pop(0).name, version, problem=str(exc) or repr(exc)))
+                    done(results[-1])
+                    continue
                 while left:
                     drill = left.pop(0)
                     say(f"{drill.name}: {drill.__doc__}")
@@ -158,9 +163,6 @@ def play_all(
                     done(results[-1])
                     if results[-1].problem:
                         break
-            except DrillError as exc:
-                results.append(Result(left.pop(0).name, version, problem=str(exc)))
-                done(results[-1])
             finally:
                 ground.abandon()
                 ground.kafka.stop()

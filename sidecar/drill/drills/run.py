@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ class Result:
         }
 
 
-STOPS = (DrillError, KafkaException, AuditError, StateError, TimeoutError)
+STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, subprocess.SubprocessError)
 """Errors that end a drill, but not the drills that come after it."""
 
 
