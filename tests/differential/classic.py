@@ -168,6 +168,8 @@ class ClassicSide:
         self.has_offsets = False
         """A commit without membership has come, which makes a group at Kafka."""
         self.answers: dict[int, object] = {}
+        self.given_up: dict[int, object] = {}
+        """Answers to requests that the member has given up, while Kafka has none."""
         self.tasks: list[asyncio.Task[None]] = []
 
     # ---- driving --------------------------------------------------------------------------------------------
@@ -351,9 +353,12 @@ async def settle(n: int, s: Step, ours: ClassicSide, theirs: ClassicSide) -> boo
         for side in (ours, theirs):
             if (exc := side.failed()) is not None:
                 raise exc
+        if late := theirs.answers.keys() & ours.given_up.keys():  # Kafka only took longer
+            ours.answers |= {i: ours.given_up.pop(i) for i in late}
+            continue
         if behind and now() > quiet and all(i < n and given_up(ours.answers.get(i)) for i in behind):
             for i in behind:
-                del ours.answers[i]
+                ours.given_up[i] = ours.answers.pop(i)
         elif now() > until:
             return leader_unlike(ours, theirs, behind)
         await asyncio.sleep(0.005)
