@@ -319,6 +319,7 @@ def make(seed: int) -> Mixed:
         ),
         ClassicConfig(initial_rebalance_delay_ms=rng.choice((0, 3_000))),
     )
+    world.fills(seed)
     world.rng, world.loses = rng, rng.choice((0.0, 0.01, 0.05))
     mixed = Mixed(world, rng, rng.random() < 0.5)
     world.topics(topic(1, TOPIC, mixed.partitions))

@@ -72,6 +72,7 @@ def random_classic_group(seed: int) -> None:
 def converge(crowd: Crowd) -> None:
     """One last leader does not sync, then faults stop: whoever is alive gets into one generation."""
     crowd.world.classic = replace(crowd.world.classic, max_size=100)
+    crowd.world.full = 0.0
     taken: set[str] = set()
     for a in list(crowd.actors):
         twice = a.me.instance_id in taken
