@@ -168,3 +168,16 @@ def test_who_a_classic_member_is_comes_before_what_it_says() -> None:
     assert code_of("m") == Code.INCONSISTENT_GROUP_PROTOCOL
     assert code_of("m", "nobody has it") == Code.UNKNOWN_MEMBER_ID
     assert code_of("", "i") == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_forgets_the_protocols_that_no_member_has_any_more() -> None:
+    """Symptom: each name that a member of the classic protocol ever had stayed in memory."""
+    world = _world()
+    Client(world, "g", "new", names=("t",)).heartbeat()
+    old = _classic("old")
+    for name in ("x", "y", "z"):
+        old.protocols = (("range", subscription(["t"])), (name, b""))
+        _joins(world, old)
+    assert world.group("g").classic_protocols == {"range": 1, "z": 1}
+    world.ask(old.leave())
+    assert world.group("g").classic_protocols == {}

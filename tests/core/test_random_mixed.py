@@ -70,7 +70,7 @@ def same_after_a_rebuild(mixed: Mixed) -> None:
         if isinstance(live, ConsumerGroup):
             assert isinstance(made, ConsumerGroup)
             same_state(made, live)
-            assert (made.classic_members, +made.classic_protocols) == (live.classic_members, +live.classic_protocols)
+            assert (made.classic_members, made.classic_protocols) == (live.classic_members, live.classic_protocols)
         elif live is not None:
             assert made == live
 

@@ -236,6 +236,8 @@ class ConsumerGroup(SubscribedGroup[Member]):
             self.classic_members += by
             for name in {name for name, _ in traits.protocols}:
                 self.classic_protocols[name] += by
+                if not self.classic_protocols[name]:
+                    del self.classic_protocols[name]
 
     def _release(self, member: Member) -> None:
         for part in (member.assigned, member.pending):
