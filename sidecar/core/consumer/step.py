@@ -242,7 +242,8 @@ def reconcile_member(
         )
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
-        arm_rebalance(turn, group.group_id, final)
+        if final.classic is None:  # a member of the classic protocol has join and sync timers instead
+            arm_rebalance(turn, group.group_id, final)
         note_if_settled(turn, group)
     return final
 
