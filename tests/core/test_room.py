@@ -219,7 +219,8 @@ def test_a_consumer_without_room_leaves_a_classic_group_as_it_was(members: int) 
     room.join(version=3, protocols=(("range", subscription(["t"])),))
     group = room.shard.groups["g"]
     if not members:
-        room.ask(LeaveGroup("g", (Leaving(*group.member_ids(), None, None),)))
+        (member,) = group.member_ids()
+        room.ask(LeaveGroup("g", (Leaving(member, None, None),)))
         room.sleep(4_000)
     room.shard._turn.ports = replaced(room.shard._turn.ports, limits=MemberLimits(held=lambda: 1 << 30))
     assert room.beats("m", ("t",)) == Code.COORDINATOR_LOAD_IN_PROGRESS
