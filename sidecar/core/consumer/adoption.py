@@ -28,7 +28,6 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.topic_regex import resolve
 
-
 NO_VERSION = -1
 """In the record of an expression that was not matched against all topics."""
 
