@@ -22,7 +22,7 @@ from sidecar.native.twin import pack, read
 
 @dataclass(frozen=True, slots=True)
 class CachedLayout:
-    """A layout and its inputs; the group keeps it from run to run. `image_serial`: of the image of topics. `packed`: each
+    """A layout and its inputs; the group keeps it from run to run. `image_serial`: that of its topics. `packed`: each
     subscription's topics as numbers, and the resolved regex that they include."""
 
     image_serial: int
