@@ -284,6 +284,9 @@ class Crowd:
         if code == Code.FENCED_INSTANCE_ID:
             a.dead = True  # somebody else has its instance id
         elif code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            group = self.world.classic_group
+            others = () if group is None else group.members.values()
+            assert any("range" not in dict(m.protocols) for m in others), "the others support what this client names"
             a.me.protocols = (("range", subscription(["t"])),)
         elif code not in (*ASK_AGAIN, Code.UNKNOWN_MEMBER_ID, Code.MEMBER_ID_REQUIRED, Code.ILLEGAL_GENERATION):
             raise AssertionError(f"{a.me.name} was told {code.name}")
