@@ -23,6 +23,7 @@ from sidecar.core.classic.records import State
 from sidecar.core.classic.soft_state import ClassicSoft
 from sidecar.core.runtime.effects import Effects
 from sidecar.core.runtime.events import Answer, Event
+from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.shard import Shard
 from sidecar.core.vocabulary.errors import Code
@@ -40,17 +41,36 @@ STRIDE = 100
 """Each SyncGroup of a leader gives partitions of a hundred of its own: so one sees by whom something was assigned."""
 FORBIDDEN = (0, 1)
 """Partitions that followers assign, although only the leader may."""
-ASK_AGAIN = (Code.NOT_COORDINATOR, Code.GROUP_MAX_SIZE_REACHED, Code.REBALANCE_IN_PROGRESS)
+ASK_AGAIN = (
+    Code.NOT_COORDINATOR,
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.GROUP_MAX_SIZE_REACHED,
+    Code.REBALANCE_IN_PROGRESS,
+)
 
 
 class ClassicWorld(World):
     """No request is answered twice, and every record passes the codec before a takeover."""
 
     codec = StateCodec()
+    full: float = 0.0
+    """The probability that members may not take more memory."""
+    luck: random.Random
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.answered: set[int] = set()
+
+    def empty(self, lease_ms: int = 0) -> Shard:
+        shard = super().empty(lease_ms)
+        limits = MemberLimits()
+        held = lambda: limits.members_bytes if self.full and self.luck.random() < self.full else 0  # noqa: E731
+        shard._turn.ports = replace(shard._turn.ports, limits=replace(limits, held=held))
+        return shard
+
+    def fills(self, seed: int) -> None:
+        """Lets the memory of all groups be full now and then, in one of three seeds."""
+        self.full, self.luck = (0.2 if seed % 3 == 2 else 0.0), random.Random(seed)
 
     def apply(self, fx: Effects) -> None:
         for r in fx.replies:
@@ -264,6 +284,9 @@ class Crowd:
         if code == Code.FENCED_INSTANCE_ID:
             a.dead = True  # somebody else has its instance id
         elif code == Code.INCONSISTENT_GROUP_PROTOCOL:
+            group = self.world.classic_group
+            others = () if group is None else group.members.values()
+            assert any("range" not in dict(m.protocols) for m in others), "the others support what this client names"
             a.me.protocols = (("range", subscription(["t"])),)
         elif code not in (*ASK_AGAIN, Code.UNKNOWN_MEMBER_ID, Code.MEMBER_ID_REQUIRED, Code.ILLEGAL_GENERATION):
             raise AssertionError(f"{a.me.name} was told {code.name}")
@@ -327,6 +350,7 @@ class Crowd:
 def make(seed: int) -> Crowd:
     rng = random.Random(seed)
     world = ClassicWorld()
+    world.fills(seed)
     world.classic = ClassicConfig(
         initial_rebalance_delay_ms=rng.choice((0, DELAY_MS)),
         max_size=rng.choice((3, 100, 100, 100)),

@@ -292,7 +292,7 @@ class Mixed:
             classic = [m for m in group.members.values() if m.classic is not None]
             assert group.classic_members == len(classic)
             known = Counter(name for m in classic if m.classic for name in dict(m.classic.protocols))
-            assert +group.classic_protocols == known
+            assert group.classic_protocols == known
             assert all(m.member_epoch <= group.epoch for m in group.members.values())
             held = {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
             assert group.static_members == held
@@ -319,6 +319,7 @@ def make(seed: int) -> Mixed:
         ),
         ClassicConfig(initial_rebalance_delay_ms=rng.choice((0, 3_000))),
     )
+    world.fills(seed)
     world.rng, world.loses = rng, rng.choice((0.0, 0.01, 0.05))
     mixed = Mixed(world, rng, rng.random() < 0.5)
     world.topics(topic(1, TOPIC, mixed.partitions))

@@ -204,3 +204,17 @@ def test_a_claim_is_stale_if_it_is_older_than_the_assignment_or_the_partition_is
     if holder is not None:
         group.replay(AssignmentRecord("g", holder, 2, assignment(3, [("t", (1,))])))
     assert set(stale_claims_of(group, "range")) == ({"m1"} if stale else set())
+
+
+def test_a_group_whose_only_member_left_in_its_initial_delay_admits_a_member() -> None:
+    """Symptom: a group without members supported no protocol, and each client got INCONSISTENT_GROUP_PROTOCOL, which
+    ends it for good."""
+    world = World()
+    first, second = client(world, "m1"), client(world, "m2")
+    for c in (first, second):
+        c.joined(_join_reply(world.ask(c.join())))
+    world.request(first.join())
+    world.ask(first.leave())
+    token = world.request(second.join())
+    world.sleep(6_000)
+    assert world.replies[token].answer.code == Code.NONE

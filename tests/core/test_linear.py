@@ -28,6 +28,7 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord, StaleClaim
 from sidecar.core.classic.stale_claims import shown, stale_claims_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
+from sidecar.core.modern.soft_state import Flight
 from sidecar.core.runtime.offset_checks import Place
 from sidecar.core.runtime.turn import Now
 from sidecar.core.share.events import ShareHeartbeat
@@ -123,6 +124,20 @@ def commits(n: int, *, named: bool, commits: int = 4) -> Callable[[], object]:
     return work
 
 
+def leave_during_a_run(n: int) -> Callable[[], object]:
+    """Half of them hand their places over first."""
+    flight = Flight(1)
+
+    def work() -> None:
+        for i in range(n // 2):
+            flight.gone(f"m{i}", f"new-{i}")
+        for i in range(n // 2):
+            flight.gone(f"new-{i}")
+            flight.gone(f"m{n + i}")
+
+    return work
+
+
 # ---- topologies and topics -----------------------------------------------------------------------------------------
 def chain(n: int) -> Topology:
     """Each subtopology reads what the next one in Kafka's order writes."""
@@ -172,6 +187,7 @@ WORK: dict[str, Work] = {
     "members that claim the same": everybody_claims_the_same,
     "claims that are taken out": taken_out,
     "a member whose claims have many holders": shown_without,
+    "members that leave while an assignor runs": leave_during_a_run,
     "commits by name": lambda n: commits(n, named=True),
     "commits by name and by id": lambda n: commits(n, named=False),
 }

@@ -168,3 +168,46 @@ def test_who_a_classic_member_is_comes_before_what_it_says() -> None:
     assert code_of("m") == Code.INCONSISTENT_GROUP_PROTOCOL
     assert code_of("m", "nobody has it") == Code.UNKNOWN_MEMBER_ID
     assert code_of("", "i") == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_forgets_the_protocols_that_no_member_has_any_more() -> None:
+    """Symptom: each name that a member of the classic protocol ever had stayed in memory."""
+    world = _world()
+    Client(world, "g", "new", names=("t",)).heartbeat()
+    old = _classic("old")
+    for name in ("x", "y", "z"):
+        old.protocols = (("range", subscription(["t"])), (name, b""))
+        _joins(world, old)
+    assert world.group("g").classic_protocols == {"range": 1, "z": 1}
+    world.ask(old.leave())
+    assert world.group("g").classic_protocols == {}
+
+
+def test_a_member_of_the_classic_protocol_has_its_own_timers_while_it_must_revoke() -> None:
+    """Symptom: the rebalance timeout of the consumer protocol removed it, though it had joined again and synced in
+    time."""
+    world = World()
+    world.topics(topic(1, "t", 2), topic(2, "u", 1))
+    other, another = Client(world, "g", "other", names=("u",)), Client(world, "g", "another", names=("t",))
+    old = ClassicClient("old", version=3, session_ms=600_000, rebalance_ms=60_000)
+
+    def joins_with(owned: dict[str, list[int]]) -> None:
+        old.protocols = (("cooperative-sticky", subscription(["t"], owned)),)
+        _joins(world, old)
+
+    other.heartbeat()
+    world.sleep(1_100)
+    joins_with({})
+    world.ask(old.sync({}))
+    another.heartbeat()
+    world.sleep(1_100)
+    joins_with({"t": [0, 1]})
+    assert world.group("g").members[old.member_id].revokes
+    for _ in range(11):
+        world.sleep(5_000)
+        other.heartbeat()
+        another.heartbeat()
+    world.ask(old.sync({}))
+    assert world.ask(old.beat()).code == Code.REBALANCE_IN_PROGRESS
+    world.sleep(10_000)
+    assert old.member_id in world.group("g").members, "it has the rebalance timeout to join again from here"

@@ -23,7 +23,9 @@ EVENTS = 600
 def one_event(crowd: Crowd) -> None:
     rng, actors = crowd.rng, crowd.actors
     what = rng.random() / crowd.faults
-    if len(actors) < 1 or (what < 0.3 and len(actors) < 3) or (what < 0.03 and len(actors) < 7):
+    if len(actors) == 1 and rng.random() < 0.1:
+        crowd.leave(actors[0])  # perhaps within the initial delay
+    elif len(actors) < 1 or (what < 0.3 and len(actors) < 3) or (what < 0.03 and len(actors) < 7):
         crowd.add_client()
     elif what < 0.06:
         crowd.leave(rng.choice(actors))
@@ -72,6 +74,7 @@ def random_classic_group(seed: int) -> None:
 def converge(crowd: Crowd) -> None:
     """One last leader does not sync, then faults stop: whoever is alive gets into one generation."""
     crowd.world.classic = replace(crowd.world.classic, max_size=100)
+    crowd.world.full = 0.0
     taken: set[str] = set()
     for a in list(crowd.actors):
         twice = a.me.instance_id in taken

@@ -20,6 +20,7 @@ from sidecar.core.runtime.events import DeleteGroup
 from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits, bytes_of_assignment
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.codec import Stamp, StateCodec
+from tests.core.classic_client import subscription
 from tests.core.world import World
 
 TINY = (("range", b""),)
@@ -208,6 +209,22 @@ def test_all_groups_have_so_many_bytes_and_who_comes_later_comes_again() -> None
     assert s.join(group="g3", instance="i", version=5, protocols=large).code == Code.COORDINATOR_LOAD_IN_PROGRESS
     assert "g3" not in s.shard.groups
     assert s.beats("m", tuple("t" * 200 + str(n) for n in range(1_000)), "g4") == Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("members", [0, 1])
+def test_a_consumer_without_room_leaves_a_classic_group_as_it_was(members: int) -> None:
+    """Symptom: the turn broke after it had dropped the classic group, and the partition was loaded again at every
+    retry."""
+    room = Small()
+    room.join(version=3, protocols=(("range", subscription(["t"])),))
+    group = room.shard.groups["g"]
+    if not members:
+        (member,) = group.member_ids()
+        room.ask(LeaveGroup("g", (Leaving(member, None, None),)))
+        room.sleep(4_000)
+    room.shard._turn.ports = replaced(room.shard._turn.ports, limits=MemberLimits(held=lambda: 1 << 30))
+    assert room.beats("m", ("t",)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+    assert room.shard.groups["g"] is group and group.member_count() == members
 
 
 def test_a_subscription_counts_once_as_its_group_uses_it_and_in_the_record_of_each_member() -> None:

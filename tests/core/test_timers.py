@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.runtime.timers import Timers
+from sidecar.core.runtime.timers import SMALL, Timers
 
 
 def test_a_deadline_moved_later_fires_late_and_once() -> None:
@@ -45,3 +45,15 @@ def test_what_is_done_about_one_timer_may_move_or_cancel_later_ones() -> None:
     assert list(t.expired(15)) == [(("cancelled",), 0)], "what is due again at once waits for the next time"
     assert [t.next_ms(), list(t.expired(25)), t.next_ms()] == [20, [(("moved",), 0)], 30]
     assert list(t.expired(100)) == [(("renewed",), 0)] and t.next_ms() is None and len(t) == 0
+
+
+def test_cancelled_timers_take_no_more_memory_than_those_in_force() -> None:
+    """Symptom: each JoinGroup without a member id left an entry in the heap for its session timeout, 30 minutes."""
+    t = Timers()
+    for n in range(100):
+        t.set((f"stays-{n}",), 100 + n, tag=n)
+    for n in range(10 * SMALL):
+        t.set((f"goes-{n}",), 1_000)
+        t.cancel((f"goes-{n}",))
+    assert len(t._heap) <= 2 * len(t) + SMALL + 1
+    assert [tag for _, tag in t.expired(1_000)] == list(range(100)) and len(t) == 0

@@ -21,8 +21,8 @@ CONSUMER_TYPE = "consumer"
 """The protocol type of consumers."""
 NEWEST = 3
 UNKNOWN_GENERATION = -1
-LAST_GENERATION = 2**31 - 1
-"""The last possible generation. No generation can follow it, so a member that claims it is not believed."""
+LAST_GENERATION = 2**30
+"""A member that claims this generation or a later one is not believed: all that follow must fit into 32 bits."""
 TOPICS_MAX, OWNED_MAX, PARTITIONS_MAX = 25_000, 5_000, 50_000
 """Most topics that a member subscribes to, and most topics and partitions that it owns: a larger subscription is read
 as none. A shard reads it in one go, and 5,000 topics take about 8 ms."""

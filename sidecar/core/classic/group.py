@@ -90,7 +90,7 @@ class ClassicGroup:
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
-        return self.type == protocol_type and any(self.supported.get(name) == count for name, _ in protocols)
+        return self.type == protocol_type and any(self.supported.get(name, 0) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """Returns the protocol with the most votes. Each member votes for the first of its protocols that all members

@@ -28,6 +28,9 @@ from sidecar.core.runtime.turn import Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
 from sidecar.core.vocabulary.topic_regex import resolve
 
+NO_VERSION = -1
+"""In the record of an expression that was not matched against all topics."""
+
 
 class NativeConsumer(Struct, gc=False):
     """A member in the broker's ConsumerGroupDescribe response. It owns exactly its target."""
@@ -69,9 +72,10 @@ def adopt(turn: Turn, e: AdoptConsumer, token: int) -> None:
         owned = {t: dict.fromkeys(ps, e.epoch) for t, ps in m.owned.items()}
         turn.write(CurrentRecord(g, m.member_id, e.epoch, e.epoch, MemberState.STABLE, owned, {}, names, e.why))
     group: ConsumerGroup = turn.groups[g]
-    # The broker's authorizer has allowed the topics that the broker assigned; the next heartbeat asks it again.
+    # The broker's authorizer has allowed the topics that the broker assigned. The next heartbeat asks it again, and
+    # matches the topics that no member owns.
     for regex, topics in resolve(group.subscriptions.regexes(), sorted(names.values())).items():
-        turn.write(RegexRecord(g, regex, topics, turn.image.names_version, turn.now.wall_ms, e.why))
+        turn.write(RegexRecord(g, regex, topics, NO_VERSION, turn.now.wall_ms, e.why))
     turn.write(TargetMetadataRecord(g, e.epoch, 0, e.assignor, e.why))
     turn.write(GroupRecord(g, e.epoch, group.hash_over(turn.image), e.why))
     for member in group.members.values():

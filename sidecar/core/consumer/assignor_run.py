@@ -22,10 +22,10 @@ from sidecar.native.twin import pack, read
 
 @dataclass(frozen=True, slots=True)
 class CachedLayout:
-    """A layout and its inputs; the group keeps it from run to run. `packed`: each subscription's topics as numbers, and
-    the resolved regex that they include."""
+    """A layout and its inputs; the group keeps it from run to run. `image_serial`: that of its topics. `packed`: each
+    subscription's topics as numbers, and the resolved regex that they include."""
 
-    image: TopicImage
+    image_serial: int
     names: frozenset[str]
     layout: Layout
     class_of: Mapping[Subscription, int]
@@ -98,10 +98,10 @@ def problem_from(inp: ConsumerRun) -> tuple[CachedLayout, Problem]:
 def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> CachedLayout:
     """Returns the cached layout if it still holds, else a new one that keeps its valid parts."""
     cached = inp.cached
-    if cached is None or cached.image is not inp.image or cached.names != inp.names:
+    if cached is None or cached.image_serial != inp.image.serial or cached.names != inp.names:
         by_name = inp.image.by_name
         ordered = sorted(n for n in inp.names if n in by_name)
-        cached = CachedLayout(inp.image, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
+        cached = CachedLayout(inp.image.serial, inp.names, Layout.of(tuple(by_name[n] for n in ordered)), {}, {})
     place = cached.layout.place
     packed: dict[Subscription, tuple[RegexRecord | None, bytes]] = {}
     for sub in subs:
@@ -115,7 +115,7 @@ def _layout(inp: ConsumerRun, subs: Mapping[Subscription, None]) -> CachedLayout
     classes: dict[bytes, int] = {}
     class_of = {sub: classes.setdefault(p[1], len(classes)) for sub, p in packed.items()}
     layout = cached.layout if cached.layout.classes == tuple(classes) else cached.layout.with_classes(tuple(classes))
-    return CachedLayout(cached.image, cached.names, layout, class_of, packed)
+    return CachedLayout(cached.image_serial, cached.names, layout, class_of, packed)
 
 
 def _first_or_shrunk(old: TargetAssignment, problem: Problem) -> set[str]:

@@ -98,7 +98,8 @@ class ConsumerGroup(SubscribedGroup[Member]):
     """Number of members that speak the classic protocol."""
     classic_protocols: Counter[str] = field(default_factory=Counter)
     """Number of these members by protocol that they support."""
-    _ids: dict[Subscription, tuple[TopicImage, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
+    _ids: dict[Subscription, tuple[int, RegexRecord | None, frozenset[bytes]]] = field(default_factory=dict)
+    """Subscription -> serial of an image, resolved regex, and ids of the topics."""
 
     kind = CONSUMER
     protocol_type = "consumer"
@@ -140,13 +141,13 @@ class ConsumerGroup(SubscribedGroup[Member]):
         sub = self.subscriptions.of.get(member.member_id)
         regex = self.regexes.get(member.topic_regex) if member.topic_regex else None
         known = self._ids.get(sub) if sub is not None else None
-        if known is not None and known[0] is image and known[1] is regex:
+        if known is not None and known[0] == image.serial and known[1] is regex:
             return known[2]
         ids = frozenset(image.by_name[n].id for n in self.topics_of(member) if n in image.by_name)
         if sub is not None:
             if len(self._ids) > 2 * len(self.members) + 16:
                 self._ids.clear()
-            self._ids[sub] = (image, regex, ids)
+            self._ids[sub] = (image.serial, regex, ids)
         return ids
 
     # ---- replay -----------------------------------------------------------------------------------------
@@ -236,6 +237,8 @@ class ConsumerGroup(SubscribedGroup[Member]):
             self.classic_members += by
             for name in {name for name, _ in traits.protocols}:
                 self.classic_protocols[name] += by
+                if not self.classic_protocols[name]:
+                    del self.classic_protocols[name]
 
     def _release(self, member: Member) -> None:
         for part in (member.assigned, member.pending):

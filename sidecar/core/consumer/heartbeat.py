@@ -22,7 +22,8 @@ from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn
 
 
-def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
+def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int, has_room: bool = False) -> None:
+    """Handles ConsumerGroupHeartbeat. `has_room`: an upgrade has checked the memory limits, and has written since."""
     config = config_of(turn, hb.group_id)
     check_request(hb, config)
     if hb.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -33,7 +34,8 @@ def heartbeat(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
     if look_first(turn, hb, token, _new_topic_names(turn, hb), config.join_wait_ms):
         return
     fx = turn.fx
-    reply = step(turn, hb, token, config, may_wait=hb.member_epoch > 0 and config.join_wait_ms > 0)
+    may_wait = hb.member_epoch > 0 and config.join_wait_ms > 0
+    reply = step(turn, hb, token, config, may_wait=may_wait, has_room=has_room)
     soft: ConsumerSoft = turn.soft_of(hb.group_id)
     asks = any(type(item) is ResolveRegex for item in fx.background)
     if waits(turn, hb, soft, config, asks):

@@ -84,6 +84,9 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     `_find_or_make` of step.py, or of migration/join.py for a member of the classic protocol, decides whether it may."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
     target = group.target.of(old.member_id)
+    present = group.members.get(new.member_id)
+    if present is not None and present.instance_id not in (None, new.instance_id):
+        turn.write(Tombstone(Kind.STATIC_MEMBER, group.group_id, present.instance_id or "", why))
     _forget(turn, group, old.member_id, why, new.member_id)
     turn.write(member_record(group.group_id, new, why))
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.image.names, why))

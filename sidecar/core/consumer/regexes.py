@@ -55,7 +55,7 @@ def refresh_regexes(turn: Turn, group: ConsumerGroup, token: int) -> None:
         return
     due = (
         unresolved
-        or any(r.names_version != turn.image.names_version for r in known)
+        or any(soft.matched_versions.get(r.regex) != turn.image.names_version for r in known)
         or not 0 <= since_ms <= config.regex_refresh_interval_ms
     )
     if due:
@@ -85,7 +85,10 @@ def regex_resolved(turn: Turn, event: RegexResolved) -> None:
     group = turn.groups.get(event.group_id)
     if type(group) is not ConsumerGroup:
         return
-    turn.soft_of(event.group_id).resolving = False
+    soft: ConsumerSoft = turn.soft_of(event.group_id)
+    soft.resolving = False
+    versions = {**soft.matched_versions, **dict.fromkeys(event.topics, event.names_version)}
+    soft.matched_versions = {regex: v for regex, v in versions.items() if group.regex_users(regex)}
     turn.changed(event.group_id)  # heartbeats granted meanwhile did not ask for a resolution
     changed = False
     for regex, topics in event.topics.items():

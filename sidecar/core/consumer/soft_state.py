@@ -15,6 +15,9 @@ class ConsumerSoft(ModernSoft):
     """The arrays of the last assignor run."""
     resolving: bool = False
     """Whether the group's regular expressions are being resolved."""
+    matched_versions: dict[str, int] = field(default_factory=dict)
+    """Regular expression -> `names_version` of the topics that it was last matched against. Each process counts anew,
+    so an expression that is not here is due."""
     matched_ms: list[int] = field(default_factory=list)
     """Monotonic times of the last matches, `regex_matches` at most."""
 

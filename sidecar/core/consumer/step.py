@@ -49,17 +49,23 @@ def check(group: ConsumerGroup, hb: ConsumerHeartbeat, config: ConsumerConfig) -
 
 
 def step(
-    turn: Turn, hb: ConsumerHeartbeat, token: int, config: ConsumerConfig, may_wait: bool = False
+    turn: Turn,
+    hb: ConsumerHeartbeat,
+    token: int,
+    config: ConsumerConfig,
+    may_wait: bool = False,
+    has_room: bool = False,
 ) -> HeartbeatReply:
     """Returns the immediate answer to the request. `token` is that of the request, or of the one that it stands for;
-    `may_wait`: a member of a group with a run under way is brought to the target of that run (parked_joins.py)."""
+    `may_wait`: a member of a group with a run under way is brought to the target of that run (parked_joins.py);
+    `has_room`: the memory limits were checked."""
     group = consumer_group(turn.groups, hb.group_id)
     if group is None:
         if hb.member_epoch != 0:
             raise unknown_member(hb.member_id, hb.group_id)
         group = ConsumerGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config)
-    if checked.updated is not checked.member or checked.updated.member_id not in group.members:
+    if not has_room and (checked.updated is not checked.member or checked.updated.member_id not in group.members):
         check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
     member = checked.member
     final = advance(turn, group, checked, hb.owned, token, may_wait)
@@ -236,7 +242,8 @@ def reconcile_member(
         )
     if final != member:
         turn.write(current_record(turn, group.group_id, final, _why(member, final, epoch)))
-        arm_rebalance(turn, group.group_id, final)
+        if final.classic is None:  # a member of the classic protocol has join and sync timers instead
+            arm_rebalance(turn, group.group_id, final)
         note_if_settled(turn, group)
     return final
 

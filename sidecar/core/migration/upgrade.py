@@ -36,11 +36,12 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
     TargetMetadataRecord,
 )
-from sidecar.core.consumer.step import check
+from sidecar.core.consumer.step import check, more_bytes
 from sidecar.core.consumer.validation import check_request
 from sidecar.core.migration.validation import check_upgrade, no_upgrade
 from sidecar.core.modern.group import INITIAL_EPOCH
 from sidecar.core.modern.validation import unknown_member
+from sidecar.core.runtime.member_limits import check_room
 from sidecar.core.runtime.records import Partitions, Record
 from sidecar.core.runtime.topic_lookup import look_first
 from sidecar.core.runtime.turn import Turn
@@ -65,12 +66,12 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
         return
     turn.looked = True
     if not group.members:  # the last one may have left while its first rebalance was under way
-        check(ConsumerGroup(hb.group_id), hb, config)
+        _check_joins(turn, group, ConsumerGroup(hb.group_id), hb)
         drop(turn, group, "an empty classic group becomes a consumer group")
     else:
         check_upgrade(turn, group)
         records = as_consumer_group(group, turn.image, _have_assignment(group, turn.soft_of(hb.group_id)))
-        check(_preview(hb.group_id, records), hb, config)
+        _check_joins(turn, group, _preview(hb.group_id, records), hb)
         drop(turn, group, WHY)
         for record in records:
             turn.write(record)
@@ -79,7 +80,14 @@ def consumer_joins(turn: Turn, hb: ConsumerHeartbeat, token: int) -> None:
             arm_session(turn, hb.group_id, member)
         turn.fx.log(WHY, group_id=hb.group_id, members=len(made.members), epoch=made.epoch)
     turn.fx.count("migrations", "consumer")
-    heartbeat(turn, hb, token)
+    heartbeat(turn, hb, token, has_room=True)
+
+
+def _check_joins(turn: Turn, group: ClassicGroup, future: ConsumerGroup, hb: ConsumerHeartbeat) -> None:
+    """Raises the error with which the future group, or its memory limits, would refuse the member."""
+    checked = check(future, hb, config_of(turn, hb.group_id))
+    more = future.held_bytes + more_bytes(future, checked) - group.held_bytes
+    check_room(turn.ports.limits, group.held_bytes, more)
 
 
 def drop(turn: Turn, group: ClassicGroup, why: str) -> None:

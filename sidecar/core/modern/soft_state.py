@@ -17,14 +17,19 @@ class Flight:
     run_id: int
     assignor: str = ""
     now: dict[str, str | None] = field(default_factory=dict)
+    _origins: dict[str, str] = field(default_factory=dict)
+    """Present id -> id in the snapshot, of places that were handed over."""
 
     def gone(self, member_id: str, successor: str | None = None) -> None:
         """Notes that this member left, or handed its place to another id."""
-        for old, current in self.now.items():
-            if current == member_id:
-                self.now[old] = successor
+        origin = self._origins.pop(member_id, None)
+        if origin is None:
+            if member_id in self.now:
                 return
-        self.now.setdefault(member_id, successor)
+            origin = member_id
+        self.now[origin] = successor
+        if successor is not None:
+            self._origins[successor] = origin
 
 
 @dataclass(frozen=True, slots=True)

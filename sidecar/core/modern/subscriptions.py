@@ -30,7 +30,8 @@ class Subscriptions:
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._names: Counter[str] = Counter()
         self._frozen: frozenset[str] | None = frozenset()
-        self._hash: tuple[TopicImage | None, frozenset[str] | None, int] = (None, None, 0)
+        self._hash: tuple[int, frozenset[str] | None, int] = (0, None, 0)
+        """Serial of an image, names, and their hash."""
         self.held_bytes = 0
         """Bytes of the different subscriptions, and of the record of each member."""
 
@@ -108,11 +109,11 @@ class Subscriptions:
 
     def hash_over(self, image: TopicImage) -> int:
         """Returns the hash of the metadata of all these topics, as `image` has them."""
-        of, names, value = self._hash
+        serial, names, value = self._hash
         topics = self.topics()
-        if of is not image or names is not topics:
+        if serial != image.serial or names is not topics:
             value = image.hash_of(topics)
-            self._hash = (image, topics, value)
+            self._hash = (image.serial, topics, value)
         return value
 
     def _add(self, names: Iterable[str]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 Key = tuple[str, ...]
 SIFTED, DUE = 2_000, 200
 """Limits of one call: entries of the heap that it moves to their later deadlines, and timers that it expires. After a
 takeover and many heartbeats, the deadlines of a large group lie close together."""
+SMALL = 1_000
+"""A heap of this length may hold any number of cancelled timers."""
 
 
 class Timers:
@@ -27,7 +29,11 @@ class Timers:
         old = self._deadlines.get(key)
         self._deadlines[key] = (deadline_ms, tag)
         if old is None or deadline_ms < old[0]:
-            heappush(self._heap, (deadline_ms, key))
+            if len(self._heap) > 2 * len(self._deadlines) + SMALL:  # most of them are cancelled
+                self._heap[:] = [(at, each) for each, (at, _) in self._deadlines.items()]
+                heapify(self._heap)
+            else:
+                heappush(self._heap, (deadline_ms, key))
 
     def hold(self, key: Key, until_ms: int, timeout_ms: int, tag: int = 0) -> None:
         """Arms a timer for `until_ms`, which `release` may bring forward."""

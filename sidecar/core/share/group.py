@@ -67,7 +67,8 @@ class ShareGroup(SubscribedGroup[Member]):
 
     target: MemberTargets[MemberTable] = field(default_factory=MemberTargets)
     placeholder: PlaceholderRecord | None = None
-    _assignable: tuple[TopicImage, frozenset[str], Partitions] | None = None
+    _assignable: tuple[int, frozenset[str], Partitions] | None = None
+    """Serial of an image, subscribed topics, and their assignable partitions."""
     _differs: tuple[Partitions, bool] | None = None
 
     kind = SHARE
@@ -101,8 +102,8 @@ class ShareGroup(SubscribedGroup[Member]):
         """Returns the initialised partitions of existing subscribed topics, the only ones that a target may have. The
         same object as long as nothing changed."""
         topics, known = self.subscribed_topics(), self._assignable
-        if known is None or known[0] is not image or known[1] is not topics:
-            known = image, topics, assignable(self.initialised, topics, image)
+        if known is None or known[0] != image.serial or known[1] is not topics:
+            known = image.serial, topics, assignable(self.initialised, topics, image)
             self._assignable = known
         return known[2]
 

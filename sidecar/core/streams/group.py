@@ -105,7 +105,8 @@ class StreamsGroup(ModernGroup[Member]):
     target: dict[str, Tasks] = field(default_factory=dict)
     holders: Holders = field(default_factory=Holders)
     topology_bytes: int = 0
-    _hash: tuple[TopicImage | None, Topology | None, int] = (None, None, 0)
+    _hash: tuple[int, Topology | None, int] = (0, None, 0)
+    """Serial of an image, a topology, and the hash of its topics."""
 
     kind = STREAMS
     protocol_type = STREAMS
@@ -147,10 +148,10 @@ class StreamsGroup(ModernGroup[Member]):
         """Returns the hash of the metadata of all topics that the topology requires. `topology`: the next one, if it is
         not written yet."""
         topology = topology or self.topology
-        of, known, value = self._hash
-        if of is not image or known is not topology:
+        serial, known, value = self._hash
+        if serial != image.serial or known is not topology:
             value = 0 if topology is None else image.hash_of(topology.required_topics())
-            self._hash = (image, topology, value)
+            self._hash = (image.serial, topology, value)
         return value
 
     def tombstones(self, why: str) -> list[Tombstone]:

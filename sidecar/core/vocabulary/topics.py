@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from struct import pack
 
 from xxhash import xxh3_64_intdigest
@@ -28,6 +29,8 @@ class TopicImage:
     by_name: Mapping[str, Topic] = field(default_factory=dict)
     by_id: Mapping[bytes, Topic] = field(default_factory=dict)
     names_version: int = 0
+    serial: int = field(default_factory=count(1).__next__, compare=False, repr=False)
+    """Number of this image in its process. Groups remember it in place of the image, which they would keep alive."""
 
     def next(self, topics: Iterable[Topic]) -> tuple[TopicImage, frozenset[str]]:
         """Returns the image after this listing of all topics, and the names that were added, removed or changed."""
