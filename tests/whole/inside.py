@@ -64,26 +64,32 @@ LONG = (Api.JOIN_GROUP, Api.SYNC_GROUP)
 NEVER = (-1e12, -1e12)
 _granted: WeakKeyDictionary[Lease | PartitionLease, tuple[float, float]] = WeakKeyDictionary()
 """The time at which a lease was last granted, and its end, on the clock of the process."""
-_lost: WeakKeyDictionary[Service, float] = WeakKeyDictionary()
+_lost: WeakKeyDictionary[Lease | PartitionLease, float] = WeakKeyDictionary()
 """The time at which it was last lost before its end, on the same clock."""
 
 
 def _listen() -> None:
-    extended, lost, proved = Lease.extended, Service.lost, PartitionLease.proved
+    extended, lost = Lease.extended, Lease.lost
+    proved, unproved = PartitionLease.proved, PartitionLease.unproved
 
     def on_lease(self: Lease, until_ms: int, until_wall_ms: int = FOR_EVER_MS) -> None:
         extended(self, until_ms, until_wall_ms)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until_ms
 
-    def on_loss(self: Service, why: str) -> None:
-        lost(self, why)
+    def on_loss(self: Lease) -> None:
+        lost(self)
         _lost[self] = time.clock_gettime(CLOCK) * 1000
 
     def on_proof(self: PartitionLease, until: Now) -> None:
         proved(self, until)
         _granted[self] = time.clock_gettime(CLOCK) * 1000, until.mono_ms
 
-    Lease.extended, Service.lost, PartitionLease.proved = on_lease, on_loss, on_proof  # type: ignore[method-assign]
+    def on_end_of_proof(self: PartitionLease) -> None:
+        unproved(self)
+        _lost[self] = time.clock_gettime(CLOCK) * 1000
+
+    Lease.extended, Lease.lost = on_lease, on_loss  # type: ignore[method-assign]
+    PartitionLease.proved, PartitionLease.unproved = on_proof, on_end_of_proof  # type: ignore[method-assign]
 
 
 _listen()
@@ -189,21 +195,16 @@ class Inside:
         if s.app is not None and isinstance(s.app.half, Coordination):
             service = s.app.half.coordinator.service
             self._note_lease(s, service, p)
-            if self._granted(s, service, asked_ms) or self._proved_lately(s, service.owners[p], asked_ms):
+            if any(self._granted(s, lease, asked_ms) for lease in (service.lease, service.owners[p].lease)):
                 return True
         return asked_ms < self._leased_ms.get((host, p), 0.0) + 2 * EVERY_MS
 
-    def _granted(self, s: Sidecar, service: Service, asked_ms: float) -> bool:
-        """Between two looks a lease may come and go. A host that was suspended has not been looked at."""
-        granted_ms, until_ms = _granted.get(service.lease, NEVER)
-        lost_ms = _lost.get(service, NEVER[0])
+    def _granted(self, s: Sidecar, lease: Lease | PartitionLease, asked_ms: float) -> bool:
+        """Between two looks a lease may come and go. A process that stood still has not been looked at."""
+        granted_ms, until_ms = _granted.get(lease, NEVER)
+        lost_ms = _lost.get(lease, NEVER[0])
         began_ms = self._universe.now_ms - s.proc.boot_ms()  # of the process' clock
         return asked_ms < began_ms + until_ms and (granted_ms > lost_ms or asked_ms <= began_ms + lost_ms)
-
-    def _proved_lately(self, s: Sidecar, owner: Owner, asked_ms: float) -> bool:
-        at_ms = s.proc.boot_ms()
-        granted_ms, until_ms = _granted.get(owner.lease, NEVER)
-        return at_ms - granted_ms < 2 * EVERY_MS and asked_ms < self._universe.now_ms + until_ms - at_ms
 
     def _note_lease(self, s: Sidecar, service: Service, p: int) -> bool:
         left_ms = max(service.lease.until_ms, service.owners[p].lease.proved_until.mono_ms) - s.proc.boot_ms()
