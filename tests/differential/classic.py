@@ -189,6 +189,13 @@ class ClassicSide:
             t.cancel()
         self.pool.drop_busy()
 
+    async def end(self) -> None:
+        """Gives up what waits, and lets all members leave: else brokers and sidecars keep the connections for minutes,
+        and after some thousand scripts a sidecar has as many as it may have."""
+        self.close()
+        members = [le.MemberIdentity(member_id=member_id) for member_id in self.labels]
+        await self.ask(le, "LeaveGroup", le.LeaveGroupRequest(self.group, members=members), 5)
+
     def label(self, member_id: str | None) -> str:
         """The name of this id, the same on both sides: that of the request that it was given to."""
         return self.labels.get(member_id, "unknown") if member_id else "nobody"

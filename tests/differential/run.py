@@ -273,7 +273,7 @@ async def play_classic(
         return n, str(why)
     finally:
         for side in sides:
-            side.close()
+            await side.end()
     return len(steps), ""
 
 
