@@ -220,9 +220,12 @@ def test_commits_that_keep_coming_do_not_put_off_the_next_try(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_a_group_that_the_sidecar_may_not_read_is_asked_for_seldom(wanted: bool) -> None:
+def test_a_group_that_the_sidecar_may_not_read_is_asked_for_seldom(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Symptom: after a takeover, the owner described a group of the broker's own every two seconds for ever, as an old
     order named it and the right to it had been taken away."""
+    monkeypatch.setattr(module, "REFUSED_MS", 3_000)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         managed = sidecar.rules.wanted
