@@ -107,22 +107,14 @@ class _Messages:
     refused: Callable[[Any], Any]
 
 
-def _commit(request: oc.OffsetCommitRequest) -> oc.OffsetCommitResponse:
-    part = oc.OffsetCommitResponsePartition
-    topics = [
-        oc.OffsetCommitResponseTopic(t.name, t.topic_id, [part(p.partition_index, REFUSED) for p in t.partitions])
-        for t in request.topics
-    ]
-    return oc.OffsetCommitResponse(topics=topics)
+def _commits(response: type[Any], topic: type[Any], partition: type[Any]) -> Callable[[Any], Any]:
+    """Returns what refuses a request that commits offsets."""
 
+    def refused(request: Any) -> Any:
+        parts = [(t, [partition(p.partition_index, REFUSED) for p in t.partitions]) for t in request.topics]
+        return response(topics=[topic(t.name, t.topic_id, refusals) for t, refusals in parts])
 
-def _txn_commit(request: tc.TxnOffsetCommitRequest) -> tc.TxnOffsetCommitResponse:
-    part = tc.TxnOffsetCommitResponsePartition
-    topics = [
-        tc.TxnOffsetCommitResponseTopic(t.name, t.topic_id, [part(p.partition_index, REFUSED) for p in t.partitions])
-        for t in request.topics
-    ]
-    return tc.TxnOffsetCommitResponse(topics=topics)
+    return refused
 
 
 def _fetch(request: of.OffsetFetchRequest) -> of.OffsetFetchResponse:
@@ -160,8 +152,16 @@ def _whole(response: type[Any]) -> Callable[[Any], Any]:
 
 
 _MESSAGES: dict[int, _Messages] = {
-    Api.OFFSET_COMMIT: _Messages(oc.OffsetCommitRequest, oc.OffsetCommitResponse, _commit),
-    Api.TXN_OFFSET_COMMIT: _Messages(tc.TxnOffsetCommitRequest, tc.TxnOffsetCommitResponse, _txn_commit),
+    Api.OFFSET_COMMIT: _Messages(
+        oc.OffsetCommitRequest,
+        oc.OffsetCommitResponse,
+        _commits(oc.OffsetCommitResponse, oc.OffsetCommitResponseTopic, oc.OffsetCommitResponsePartition),
+    ),
+    Api.TXN_OFFSET_COMMIT: _Messages(
+        tc.TxnOffsetCommitRequest,
+        tc.TxnOffsetCommitResponse,
+        _commits(tc.TxnOffsetCommitResponse, tc.TxnOffsetCommitResponseTopic, tc.TxnOffsetCommitResponsePartition),
+    ),
     Api.OFFSET_FETCH: _Messages(of.OffsetFetchRequest, of.OffsetFetchResponse, _fetch),
     Api.OFFSET_DELETE: _Messages(od.OffsetDeleteRequest, od.OffsetDeleteResponse, _whole(od.OffsetDeleteResponse)),
     Api.DELETE_GROUPS: _Messages(dl.DeleteGroupsRequest, dl.DeleteGroupsResponse, _deletion),
