@@ -85,7 +85,7 @@ def refused_read(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return Code.NONE
     probe = hb.HeartbeatRequest(group_id=group_id, generation_id=-1, member_id="")
     frame = yield from ask(call, Api.HEARTBEAT, 3, probe.encode(3), flexible=False)
-    res = yield from slices.response(hb.HeartbeatResponse, 3, frame, response_body(frame, False))
+    res = yield from slices.decoded(hb.HeartbeatResponse, 3, frame, response_body(frame, False))
     code = _verdict(res.error_code)
     if code == UNSURE:
         return code
@@ -117,7 +117,7 @@ def refused_delete(call: Call, group_id: str) -> Generator[Want, Any, Code]:
         return Code.GROUP_AUTHORIZATION_FAILED
     probe = od.OffsetDeleteRequest(group_id=group_id)
     frame = yield from ask(call, Api.OFFSET_DELETE, 0, probe.encode(0), flexible=False)
-    res = yield from slices.response(od.OffsetDeleteResponse, 0, frame, response_body(frame, False))
+    res = yield from slices.decoded(od.OffsetDeleteResponse, 0, frame, response_body(frame, False))
     return _verdict(res.error_code)
 
 
@@ -139,7 +139,7 @@ def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, 
     if missing:
         probe = yield from slices.encoded(dg.DescribeGroupsRequest(groups=missing), 0)
         frame = yield from ask(call, Api.DESCRIBE_GROUPS, 0, probe, flexible=False)
-        res = yield from slices.response(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
+        res = yield from slices.decoded(dg.DescribeGroupsResponse, 0, frame, response_body(frame, False))
         answers = yield from slices.made(res.groups, lambda g: (g.group_id, g.error_code))
         codes |= yield from _answers_kept(call, call.client.describable, missing, dict(answers))
     denials = (Code.GROUP_AUTHORIZATION_FAILED, *FAILED)
@@ -161,7 +161,7 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
         return {}
     wanted = dg.DescribeGroupsRequest(groups=groups, include_authorized_operations=True)
     frame = yield from ask(call, Api.DESCRIBE_GROUPS, 3, (yield from slices.encoded(wanted, 3)), flexible=False)
-    res = yield from slices.response(dg.DescribeGroupsResponse, 3, frame, response_body(frame, False))
+    res = yield from slices.decoded(dg.DescribeGroupsResponse, 3, frame, response_body(frame, False))
     by_group = {g.group_id: g.authorized_operations for g in res.groups if g.error_code == Code.NONE}
     for group_id in groups:
         if group_id not in by_group:
@@ -238,7 +238,7 @@ def _of_topics(call: Call, names: Iterable[str]) -> Generator[Want, Any, dict[st
 def _asked_of_topics(call: Call, topics: list[str]) -> Generator[Want, Any, dict[str, int]]:
     probe = lo.ListOffsetsRequest(replica_id=-1, topics=list(map(_latest, topics)))
     frame = yield from ask(call, Api.LIST_OFFSETS, 1, probe.encode(1), flexible=False)
-    res = yield from slices.response(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
+    res = yield from slices.decoded(lo.ListOffsetsResponse, 1, frame, response_body(frame, False))
     return {t.name: t.partitions[0].error_code for t in res.topics if t.partitions}
 
 
@@ -265,7 +265,7 @@ def _rights(call: Call, probe: md.MetadataRequest) -> Generator[Want, Any, md.Me
     probe.allow_auto_topic_creation = False
     body = yield from slices.encoded(probe, METADATA_OF_RIGHTS)
     frame = yield from ask(call, Api.METADATA, METADATA_OF_RIGHTS, body, flexible=False)
-    return (yield from slices.response(md.MetadataResponse, METADATA_OF_RIGHTS, frame, response_body(frame, False)))
+    return (yield from slices.decoded(md.MetadataResponse, METADATA_OF_RIGHTS, frame, response_body(frame, False)))
 
 
 def _bits(operations: int) -> int:
@@ -284,7 +284,7 @@ def names_of(call: Call, node_id: int, ids: Iterable[bytes]) -> Generator[Want, 
     frame: bytes | NotServed = yield Store(node_id, Api.METADATA, METADATA_BY_ID, probe, flexible=True)
     if isinstance(frame, NotServed):
         raise WireError("a broker that answers by topic id does not take ids")
-    res = yield from slices.response(md.MetadataResponse, METADATA_BY_ID, frame, response_body(frame, True))
+    res = yield from slices.decoded(md.MetadataResponse, METADATA_BY_ID, frame, response_body(frame, True))
     known = yield from slices.chosen(res.topics, lambda t: t.error_code == Code.NONE and t.name)
     return {t.topic_id: t.name for t in known if t.name}
 

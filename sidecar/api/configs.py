@@ -241,7 +241,7 @@ def _incremental(
     req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     body = yield from slices.encoded(req, 1)
     frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
-    res = yield from slices.response(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
+    res = yield from slices.decoded(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
     return res.responses
 
 
@@ -257,7 +257,7 @@ def _in_whole(
     req = al.AlterConfigsRequest(resources=(yield from slices.made(resources, changed)), validate_only=validate_only)
     body = yield from slices.encoded(req, call.version)
     res_body = yield from upstream(call, body)
-    res = yield from slices.response(al.AlterConfigsResponse, call.version, res_body)
+    res = yield from slices.decoded(al.AlterConfigsResponse, call.version, res_body)
     return res.responses
 
 
@@ -308,13 +308,13 @@ def _at_broker(call: Call, req: dc.DescribeConfigsRequest) -> Generator[Want, An
     """Returns the broker's answer. A broker without settings of groups is asked for the others only."""
     if access.knows_group_settings(call):
         body = yield from upstream(call)
-        return (yield from slices.response(dc.DescribeConfigsResponse, call.version, body))
+        return (yield from slices.decoded(dc.DescribeConfigsResponse, call.version, body))
     others = yield from slices.chosen(req.resources, lambda r: r.resource_type != cf.GROUP)
     res = dc.DescribeConfigsResponse()
     if others:
         forwarded = dc.DescribeConfigsRequest(others, req.include_synonyms, req.include_documentation)
         body = yield from upstream(call, (yield from slices.encoded(forwarded, call.version)))
-        res = yield from slices.response(dc.DescribeConfigsResponse, call.version, body)
+        res = yield from slices.decoded(dc.DescribeConfigsResponse, call.version, body)
     by_key = {_key(r): r for r in res.results}
 
     def result(r: dc.DescribeConfigsResource) -> dc.DescribeConfigsResult:
@@ -362,7 +362,7 @@ def list_config_resources(call: Call) -> Handler:
     if call.version < GROUP_SINCE or not concerns_groups or not (call.scope.managing or own.group):
         return FORWARD
     body = yield from upstream(call)
-    res = yield from slices.response(lr.ListConfigResourcesResponse, call.version, body)
+    res = yield from slices.decoded(lr.ListConfigResourcesResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
     res.config_resources = [

@@ -37,7 +37,7 @@ def consumer_group_describe(call: Call) -> Handler:
     if theirs and supported:
         req.group_ids = theirs
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
-        res = yield from slices.response(cd.ConsumerGroupDescribeResponse, call.version, body)
+        res = yield from slices.decoded(cd.ConsumerGroupDescribeResponse, call.version, body)
     elif theirs:
         res.groups = [_no_consumers(g) for g in theirs]
     res.groups += yield from described(

@@ -54,7 +54,7 @@ def delete_groups(call: Call) -> Handler:
     for (keeper, slow), groups in parts.items():
         sent = yield from slices.encoded(replace(req, groups_names=groups), call.version)
         body = yield from store_at(call, keeper, call.version, sent, slow=slow)
-        res.results += (yield from slices.response(dl.DeleteGroupsResponse, call.version, body)).results
+        res.results += (yield from slices.decoded(dl.DeleteGroupsResponse, call.version, body)).results
     for result in res.results:
         # The broker may know nothing of a group that never committed an offset.
         if result.group_id in held and result.error_code in (Code.NONE, Code.GROUP_ID_NOT_FOUND):

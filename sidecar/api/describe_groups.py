@@ -48,7 +48,7 @@ def describe_groups(call: Call) -> Handler:
     res = dg.DescribeGroupsResponse()
     if home:
         body = yield from upstream(call, (yield from slices.encoded(replace(req, groups=home), call.version)))
-        res = yield from slices.response(dg.DescribeGroupsResponse, call.version, body)
+        res = yield from slices.decoded(dg.DescribeGroupsResponse, call.version, body)
     checked = [*local, *(g for groups in theirs.values() for g in groups)]
     hidden = yield from access.hidden_groups(call, checked)
     wants_operations = req.include_authorized_operations
@@ -78,7 +78,7 @@ def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator
         return []
     sent = yield from slices.encoded(dg.DescribeGroupsRequest(groups), call.version)
     body = yield from store_at(call, node_id, call.version, sent)
-    return (yield from slices.response(dg.DescribeGroupsResponse, call.version, body)).groups
+    return (yield from slices.decoded(dg.DescribeGroupsResponse, call.version, body)).groups
 
 
 def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:

@@ -42,7 +42,7 @@ def find_coordinator(call: Call) -> Handler:
         return FORWARD
     try:
         body = yield from upstream(call)
-        res = yield from slices.response(fc.FindCoordinatorResponse, call.version, body)
+        res = yield from slices.decoded(fc.FindCoordinatorResponse, call.version, body)
     except BrokerSilent:
         res = yield from _without_the_broker(call, req, names, {*own, *managed})
     if managed and call.view.suspects:

@@ -27,7 +27,7 @@ def list_groups(call: Call) -> Handler:
         return FORWARD
     req = yield from slices.request(call, lg.ListGroupsRequest)
     body = yield from upstream(call)
-    res = yield from slices.response(lg.ListGroupsResponse, call.version, body)
+    res = yield from slices.decoded(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
     res.groups = [g for g in res.groups if not call.scope.own.is_group(g.group_id)]

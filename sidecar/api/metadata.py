@@ -39,7 +39,7 @@ def _by_id(call: Call, wanted: list[bytes], operations: bool) -> Generator[Want,
     """Answers from a list of all topics: the broker returns those that this client may describe."""
     everything = md.MetadataRequest(None, False, include_topic_authorized_operations=operations).encode(OLDER)
     frame = yield from ask(call, Api.METADATA, OLDER, everything, flexible=True)
-    res = yield from slices.response(md.MetadataResponse, OLDER, frame, response_body(frame, True))
+    res = yield from slices.decoded(md.MetadataResponse, OLDER, frame, response_body(frame, True))
     ids = frozenset(wanted)
     res.topics = yield from slices.chosen(res.topics, lambda t: t.topic_id in ids)
     known = {t.topic_id for t in res.topics}

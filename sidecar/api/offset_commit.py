@@ -94,7 +94,7 @@ def offset_commit(call: Call) -> Handler:
         sent.generation_id_or_member_epoch, sent.member_id, sent.group_instance_id = _in_whose_name(check.identity)
         raw = yield from _encoded(call, check, sent, version)
         body = yield from _send(call, req.group_id, check, version, raw)
-        res = yield from slices.response(oc.OffsetCommitResponse, version, body)
+        res = yield from slices.decoded(oc.OffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
         code = _not_a_member(check.identity, codes)
         if code == Code.NONE:
@@ -137,7 +137,7 @@ def txn_offset_commit(call: Call) -> Handler:
         req.generation_id_or_member_epoch, req.member_id, req.group_instance_id = _in_whose_name(check.identity)
         raw = yield from _encoded(call, check, req, version)
         body = yield from _send(call, req.group_id, check, version, raw)
-        res = yield from slices.response(tc.TxnOffsetCommitResponse, version, body)
+        res = yield from slices.decoded(tc.TxnOffsetCommitResponse, version, body)
         codes = {p.error_code for t in res.topics for p in t.partitions}
         code = _not_a_member(check.identity, codes)
         if code == Code.NONE:
@@ -303,7 +303,7 @@ def _refused_topics(
     probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), version)
     body = yield from store_at(call, call.scope.node_id, version, shown)
-    res = yield from slices.response(oc.OffsetCommitResponse, version, body)
+    res = yield from slices.decoded(oc.OffsetCommitResponse, version, body)
     codes = {
         (t.name, t.topic_id): p.error_code
         for t in res.topics
@@ -326,7 +326,7 @@ def _txn_refused_topics(
     probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), call.version)
     body = yield from store_at(call, call.scope.node_id, call.version, shown)
-    res = yield from slices.response(tc.TxnOffsetCommitResponse, call.version, body)
+    res = yield from slices.decoded(tc.TxnOffsetCommitResponse, call.version, body)
     codes = {
         (t.name, t.topic_id): p.error_code
         for t in res.topics

@@ -53,7 +53,7 @@ def offset_delete(call: Call) -> Handler:
         if opened.code != Code.NONE:
             return od.OffsetDeleteResponse(error_code=opened.code).encode(call.version)
         body = yield from store(call, req.group_id, call.version, (yield from slices.encoded(req, call.version)))
-        res = yield from slices.response(od.OffsetDeleteResponse, call.version, body)
+        res = yield from slices.decoded(od.OffsetDeleteResponse, call.version, body)
         if group.exists and res.error_code == Code.GROUP_ID_NOT_FOUND:
             # The broker has no offset of it, but the group is there: nothing to delete is no error.
             remaining = yield from access.readable_topics(call, (t.name for t in req.topics))

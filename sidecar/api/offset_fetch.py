@@ -68,7 +68,7 @@ def offset_fetch(call: Call) -> Handler:
         body = yield from store(call, left[0], call.version, sent)
         if not _goes_elsewhere(call, call.keeper_of(left[0])):
             return body
-        old = yield from slices.response(of.OffsetFetchResponse, call.version, body)
+        old = yield from slices.decoded(of.OffsetFetchResponse, call.version, body)
         yield from _hide_old(call, req, old)
         return (yield from slices.encoded(old, call.version))
     yield from _strip(call, req, left)
@@ -80,7 +80,7 @@ def offset_fetch(call: Call) -> Handler:
         elsewhere = _goes_elsewhere(call, node_id)
         if len(parts) == 1 and not errors and not elsewhere:
             return body
-        groups = (yield from slices.response(of.OffsetFetchResponse, call.version, body)).groups
+        groups = (yield from slices.decoded(of.OffsetFetchResponse, call.version, body)).groups
         if elsewhere:
             yield from _hide(call, node_id, part, groups)
         res.groups += groups

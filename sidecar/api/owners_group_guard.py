@@ -41,7 +41,7 @@ def guards_owners_group(
                 body = yield from handler(call)
                 if isinstance(body, Forward):
                     body = yield from upstream(call)
-                res = yield from slices.response(response, call.version, body)
+                res = yield from slices.decoded(response, call.version, body)
             answers: list[Any] = getattr(res, results)
             answers += [refused(Code.GROUP_AUTHORIZATION_FAILED, None, cf.GROUP, own.group) for _ in denied]
             return (yield from slices.encoded(res, call.version))

@@ -32,7 +32,7 @@ def share_group_describe(call: Call) -> Handler:
     if theirs:
         req.group_ids = theirs
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
-        res = yield from slices.response(sd.ShareGroupDescribeResponse, call.version, body)
+        res = yield from slices.decoded(sd.ShareGroupDescribeResponse, call.version, body)
     res.groups += yield from described(
         call,
         local,

@@ -46,7 +46,7 @@ def describe_share_group_offsets(call: Call) -> Handler:
     if groups:
         local = ds.DescribeShareGroupOffsetsRequest(groups)
         body = yield from upstream(call, (yield from slices.encoded(local, call.version)))
-        res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
+        res = yield from slices.decoded(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     hidden = yield from access.hidden_groups(call, elsewhere)
     for group_id in elsewhere:
         if group_id in hidden:
@@ -71,7 +71,7 @@ def _kept_elsewhere(call: Call, group_id: str) -> bool:
 def _all_of(call: Call, group_id: str) -> Generator[Want, Any, ds.DescribeShareGroupOffsetsResponseGroup]:
     req = ds.DescribeShareGroupOffsetsRequest([ds.DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     body = yield from store_at(call, call.keeper_of(group_id), call.version, req.encode(call.version), slow=True)
-    res = yield from slices.response(ds.DescribeShareGroupOffsetsResponse, call.version, body)
+    res = yield from slices.decoded(ds.DescribeShareGroupOffsetsResponse, call.version, body)
     group = slices.only(res.groups)
     hidden = yield from access.hidden_topics(call, (t.topic_name for t in group.topics))
     group.topics = [t for t in group.topics if t.topic_name not in hidden]
@@ -114,7 +114,7 @@ def _administer(
         if code != Code.NONE:
             return _refused(call, response, code, message)
         body = yield from _sent(call, req.group_id, (yield from slices.encoded(req, call.version)))
-        res = yield from slices.response(response, call.version, body)
+        res = yield from slices.decoded(response, call.version, body)
         if res.error_code == Code.NONE and any(t.topic_id != ZERO_UUID for t in res.responses):
             yield from _done(call, req.group_id, operation)
     res.responses += [not_done(t) for t in unreadable]

@@ -67,13 +67,10 @@ def _check(call: Call, count: int, most: int) -> None:
 
 
 def decoded(message: type[Readable[T]], version: int, frame: bytes, pos: int = 0) -> Generator[Want, Any, T]:
+    """Returns a message that is not the client's request: the broker's answer, or one that was encoded here."""
     if len(frame) - pos <= SMALL_BYTES:
         return message.decode(version, frame, pos)
     return (yield from _paused(message.decode_in_slices(version, frame, pos)))
-
-
-response = decoded
-"""Returns the broker's answer, decoded."""
 
 
 def only(answers: list[T]) -> T:

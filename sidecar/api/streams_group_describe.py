@@ -44,7 +44,7 @@ def streams_group_describe(call: Call) -> Handler:
         forwarded.include_topology_description = req.include_topology_description and highest == call.version
         sent = yield from slices.encoded(forwarded, highest)
         body = yield from store_at(call, call.scope.node_id, highest, sent)
-        res = yield from slices.response(sd.StreamsGroupDescribeResponse, highest, body)
+        res = yield from slices.decoded(sd.StreamsGroupDescribeResponse, highest, body)
     elif theirs:
         res.groups = [_no_streams(g) for g in theirs]
     res.groups += yield from described(

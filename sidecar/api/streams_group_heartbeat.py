@@ -123,7 +123,7 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
         body, version = (yield from upstream(call)), call.version
     else:  # the versions of the request are the same
         body, version = (yield from store_at(call, call.scope.node_id, highest, call.frame[call.pos :])), highest
-    res = yield from slices.response(st.StreamsGroupHeartbeatResponse, version, body)
+    res = yield from slices.decoded(st.StreamsGroupHeartbeatResponse, version, body)
     if res.error_code == Code.GROUP_ID_NOT_FOUND and may_be_gone:
         return _error(call, error.code, error.message)
     if version == call.version:

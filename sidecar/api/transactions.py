@@ -111,7 +111,7 @@ def describe_transactions(call: Call) -> Handler:
     if others := (yield from slices.chosen(req.transactional_ids, lambda t: t not in own)):
         sent = yield from slices.encoded(replace(req, transactional_ids=others), call.version)
         body = yield from upstream(call, sent)
-        res = yield from slices.response(dt.DescribeTransactionsResponse, call.version, body)
+        res = yield from slices.decoded(dt.DescribeTransactionsResponse, call.version, body)
     res.transaction_states += [dt.TransactionState(error_code=REFUSED, transactional_id=t) for t in sorted(own)]
     return (yield from slices.encoded(res, call.version))
 
@@ -125,7 +125,7 @@ def list_transactions(call: Call) -> Handler:
     body = yield from upstream(call)
     if own.topic.encode() not in body:
         return body
-    res = yield from slices.response(lt.ListTransactionsResponse, call.version, body)
+    res = yield from slices.decoded(lt.ListTransactionsResponse, call.version, body)
     states = res.transaction_states
     res.transaction_states = yield from slices.chosen(states, lambda t: not own.is_transactional(t.transactional_id))
     return (yield from slices.encoded(res, call.version))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import run
 from sidecar.cli.plain import echo
 from sidecar.kafka.no_group import of_partitions
+from sidecar.kafka.waiting import in_slices, log_bounds
 
 if TYPE_CHECKING:
     from sidecar.audit.source.dump import DumpRecord

@@ -80,9 +80,9 @@ class Tokens:
                 fetch.set_running_or_notify_cancel()  # a connection that gives up cannot cancel it for the others
                 self._since_s = time.monotonic()
                 threading.Thread(target=self._run, args=(fetch,), name="token", daemon=True).start()
-            lives = self._good is not None and self._good.result()[1] > time.time() + TIMEOUT_S
-            if self._good is not None and lives and (not self._fetch.done() or self._fetch.exception() is not None):
-                return self._good
+            good, pending = self._good, not self._fetch.done() or self._fetch.exception() is not None
+            if good is not None and pending and good.result()[1] > time.time() + TIMEOUT_S:
+                return good
             return self._fetch
 
     def _counts(self, fetch: Future[tuple[str, float]]) -> bool:

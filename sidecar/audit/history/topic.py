@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
+from sidecar.kafka.waiting import in_slices, log_bounds
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError

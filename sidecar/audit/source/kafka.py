@@ -11,10 +11,10 @@ from typing import Any
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.options import Ranges
-from sidecar.audit.waiting import in_slices, log_bounds
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.properties import librdkafka_of
+from sidecar.kafka.waiting import in_slices, log_bounds
 
 TOPIC = "__group_state"
 TIMEOUT_S = 30.0

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.audit import waiting
-from sidecar.audit.waiting import in_slices
+from sidecar.kafka import waiting
+from sidecar.kafka.waiting import in_slices
 
-PACKAGES = [Path(waiting.__file__).parent, Path(waiting.__file__).parents[1] / "cli"]
+PACKAGES = [Path(waiting.__file__).parents[1] / room for room in ("audit", "cli", "kafka")]
 
 
 class Broker:
