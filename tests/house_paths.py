@@ -23,6 +23,8 @@ from tests.inprocess.messages import assigned, beat, commit, join, to_frame
 GROUP = "g"
 CORRELATION = 4711
 NEVER_DUE_MS = 1 << 60
+LONGEST_INTERVAL_MS = 15_000
+"""Virtual time passes as it really does while a thread works: on a loaded machine one second would be over."""
 
 
 @dataclass
@@ -59,7 +61,9 @@ def stage(prepare: Callable[[Stage], Coroutine[Any, Any, None]], serve: bool = T
     loop = VirtualLoop()
 
     async def build() -> Stage:
-        sidecar = EmbeddedSidecar(partitions=1, serve=serve, watched=False)
+        sidecar = EmbeddedSidecar(
+            partitions=1, serve=serve, watched=False, consumer={"assignment_interval_ms": LONGEST_INTERVAL_MS}
+        )
         await sidecar.__aenter__()
         await sidecar.topics(orders=4)
         for task in asyncio.all_tasks():
