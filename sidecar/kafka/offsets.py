@@ -43,7 +43,8 @@ async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: fl
     try:
         version, flexible, raw = await conn.exchange(of, "OffsetFetch", req, BY_NAME_UNTIL, timeout_s, SEVERAL_SINCE)
     except WireError:
-        return {g: await _of_one(conn, g, timeout_s) for g in groups}
+        asked = {g: await _of_one(conn, g, timeout_s) for g in groups}
+        return {g: offsets for g, offsets in asked.items() if offsets is not None}
 
     def decode() -> dict[str, Offsets]:
         res = of.OffsetFetchResponse.decode(version, raw, response_body(raw, flexible))
@@ -61,10 +62,12 @@ async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: fl
     return await asyncio.to_thread(decode)
 
 
-async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Offsets:
-    """Asks a broker that answers for one group at a time."""
+async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Offsets | None:
+    """Asks a broker that answers for one group at a time; None: it has answered with an error."""
     req = of.OffsetFetchRequest(group_id=group_id, topics=None)
     res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
+    if res.error_code != Code.NONE:
+        return None
     return {
         (t.name, p.partition_index): p.committed_offset
         for t in res.topics
