@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ STORY = re.compile(r"(?:consumer|classic|migration|moves|share|streams)/\d+")
 TEST = re.compile(r"tests/[\w/]+\.py")
 
 
+@cache
 def names_in(path: Path) -> set[str]:
     """Functions, methods, classes and constants; of a C file the functions that Python calls."""
     if path.suffix == ".c":

@@ -47,7 +47,11 @@ FOUND: dict[str, tuple[str, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", TARGETS)
+DEAR = pytest.param("session", marks=pytest.mark.tier("test"))
+"""It plays a request of every API and version first; tests/api does so in `quick`."""
+
+
+@pytest.mark.parametrize("name", [DEAR if name == "session" else name for name in TARGETS])
 def test_only_documented_exceptions_come_of_changed_bytes(name: str, seeds: Seeds) -> None:
     share = TARGETS[name].share / sum(t.share for t in TARGETS.values())
     inputs = len(seeds.of(round(INPUTS * share)))

@@ -40,6 +40,7 @@ FOLDERS: Mapping[str, str] = {
     "differential": "test",
     "hostile": "all",
     "matrix": "test",
+    "mutants": "test",
     "page": "test",
     "player": "test",
     "security": "test",

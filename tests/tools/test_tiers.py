@@ -46,6 +46,7 @@ def test_g(): print("g")
 """
 
 
+@pytest.mark.tier("test")  # it runs pytest
 def test_tests_of_one_world_are_neighbours_and_the_last_one_ends_it(tmp_path: Path, root: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
