@@ -170,11 +170,12 @@ def _moved(changes: Frame, before: Frame) -> Frame:
 
 
 def _latest(targets: Frame, before: Frame) -> Frame:
+    """A group that was removed keeps its own: what its next target moves is counted from that."""
     return sql(
         f"""select {GROUP}, max(offset) as offset from (
-                select {GROUP}, offset, deleted from {{targets}}
-                union all select {GROUP}, offset, false from {{before}})
-            group by {GROUP} having not arg_max(deleted, offset)""",
+                select {GROUP}, offset from {{targets}} where not deleted
+                union all select {GROUP}, offset from {{before}})
+            group by {GROUP}""",
         targets=targets,
         before=before,
     )
