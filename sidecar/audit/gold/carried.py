@@ -167,7 +167,11 @@ CARRIED = by_name(
         _carried(
             "target_changes", "Changes of targets since the last one that is complete.", f"{HOLDER} offset place gain"
         ),
-        _carried("complete_targets", "The last complete target of each group.", f"{KIND_OF_GROUP} offset"),
+        _carried(
+            "complete_targets",
+            "Where the last target of each group was complete, or removed.",
+            f"{KIND_OF_GROUP} offset",
+        ),
         _carried(
             "classic_states",
             "The last state of each classic group.",
