@@ -100,7 +100,7 @@ class Moves(NamedTuple):
     pending: Frame
     """Changes since the last complete target."""
     latest: Frame
-    """Where the target of each group was last complete, or removed."""
+    """The last target of each group, complete or removed."""
 
 
 def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
