@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 7
+CARRIED_VERSION = 8
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -167,7 +167,11 @@ CARRIED = by_name(
         _carried(
             "target_changes", "Changes of targets since the last one that is complete.", f"{HOLDER} offset place gain"
         ),
-        _carried("complete_targets", "The last complete target of each group.", f"{KIND_OF_GROUP} offset"),
+        _carried(
+            "complete_targets",
+            "Where the last target of each group was complete, or removed.",
+            f"{KIND_OF_GROUP} offset",
+        ),
         _carried(
             "classic_states",
             "The last state of each classic group.",

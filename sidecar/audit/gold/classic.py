@@ -2,8 +2,7 @@
 
 An assignment of a generation that the group's record does not have yet waits. It counts from the group's next record
 on, as all of that generation do; any other counts at once. If the group is removed before that record, it never counts.
-Nor does it if records were lost before that record, and that record has a later generation: the member may have got
-another assignment, or left.
+Nor does it if offsets before that record were never read: the member may have got another assignment there, or left.
 Only consumers own partitions. A member that is removed, or whose group is removed, holds nothing.
 """
 
@@ -67,6 +66,7 @@ def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: F
                 protocol_type, assigned_generation, null, false from {{groups}}
             union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
                 whole_from, false, null, null, at_offset, waited from {{last}}
+                where at_offset is not null or revision is distinct from {UNSURE}
             union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
                 protocol_type, assigned_generation, null, false from {{was}}""",
         assignments=assignments,
@@ -95,7 +95,8 @@ def _counted(line: Frame, heads: Frame) -> Frame:
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as prior,
-                case when g is null or g.deleted then -1 else g.assigned_generation end as known
+                case when not g.deleted and g.revision is distinct from {UNSURE} then g.assigned_generation else -1 end
+                    as known
                 from {{line}} where not is_group window w as (partition by {MEMBER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("prior")} as adjacent,
                 not carried and not deleted and generation > known as waits,
@@ -103,12 +104,11 @@ def _counted(line: Frame, heads: Frame) -> Frame:
         line=line,
     )
     joined = sql(
-        f"""select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
-                h.adjacent as h_adjacent, c.revision = {UNSURE} and h.assigned_generation > c.generation as h_late,
-                case when waits then h.protocol_type else c.g.protocol_type end as type,
+        """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
+                h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
                 lag(waits or c.waited, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
-            from {{chain}} c left join {{heads}} h
+            from {chain} c left join {heads} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
             window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""",
         chain=chain,
@@ -116,7 +116,7 @@ def _counted(line: Frame, heads: Frame) -> Frame:
     )
     since = sql(
         """select *, case when carried then at_offset when not waits then offset
-                when final and not h_deleted and not coalesce(h_late, false) then h_offset end as since,
+                when final and not h_deleted then h_offset end as since,
             case when waits then h_adjacent when deleted then whole or not after_waiting else whole end as sure
             from {joined}""",
         joined=joined,

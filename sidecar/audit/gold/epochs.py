@@ -261,17 +261,17 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
     )
 
 
-def graded_by_births(rebalances: Frame, births: Frame, cuts: Frame) -> Frame:
-    """Grades rebalances behind unread offsets as possible, unless their group was born behind those offsets."""
+def graded_by_births(rows: Frame, births: Frame, cuts: Frame) -> Frame:
+    """Grades rows behind unread offsets as possible, unless their group was born behind those offsets."""
     return sql(
         """select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
                 then 'possible' else grade end as grade)
-            from {rebalances} r
+            from {rows} r
             left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
                 from {cuts} group by state_partition) c on r.state_partition = c.state_partition
             left join {births} b on r.state_partition = b.state_partition and r.group_id = b.group_id
                 and r.kind = b.kind""",
-        rebalances=rebalances,
+        rows=rows,
         births=births,
         cuts=cuts,
     )

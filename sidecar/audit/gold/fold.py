@@ -248,14 +248,15 @@ class _Fold:
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
         rows = computed(epochs.epochs(sequence.rows, sequence.details))
-        made = epochs.as_rebalances(rows, self.whole)
         if self.cuts is not None:
-            born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
-            self.carry("births", born)
-            made = epochs.graded_by_births(made, born, self.cuts)
-        self.add("rebalances", made)
+            self.born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
+            self.carry("births", self.born)
+        self.add("rebalances", self.since_birth(epochs.as_rebalances(rows, self.whole)))
         self.carry("people", line.people)
         self.carry("rebalances", epochs.carried(rows))
+
+    def since_birth(self, rows: Frame) -> Frame:
+        return rows if self.cuts is None else epochs.graded_by_births(rows, self.born, self.cuts)
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Returns the complete targets, and how many partitions each moved."""
@@ -303,7 +304,7 @@ class _Fold:
         overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
-        self.add("unowned", as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}")))
+        self.add("unowned", self.since_birth(as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))))
         kinds = owned.kinds
         self.carry("intervals", owned.intervals.where("open"))
         self.carry("doubtful", owned.doubtful)

@@ -94,18 +94,18 @@ MOVED = "not carried and partitions is distinct from b_partitions"
 
 class Moves(NamedTuple):
     targets: Frame
-    """For each complete target the number of partitions that it gives to another member; `since`: offset of the
-    complete target before it."""
+    """For each complete target the number of partitions that it gives to another member; `since`: offset at which the
+    one before it was complete, or removed."""
     last: Frame
     pending: Frame
     """Changes since the last complete target."""
     latest: Frame
-    """The last complete target of each group."""
+    """The last target of each group, complete or removed."""
 
 
 def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
-    """Returns the moves of targets. `was`, `pending`: carried by the last batch; `before`: each group's last complete
-    target so far."""
+    """Returns the moves of targets: one behind a removed one moves all that it gives. `was`, `pending`: carried by the
+    last batch; `before`: where each group's last target so far was complete, or removed."""
     rows = sql(
         f"""select {HOLDER}, offset, deleted, partitions, false as carried from {{target_members}}
             union all select {HOLDER}, offset, false, partitions, true from {{was}}""",
@@ -133,8 +133,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
         f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
                     rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
                 select {HOLDER}, offset, gain, place, 0 as is_target from {{changes}}
-                union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {{targets}}
-                    where not deleted)""",
+                union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {{targets}})""",
         changes=changes,
         targets=targets,
     )
@@ -172,9 +171,8 @@ def _moved(changes: Frame, before: Frame) -> Frame:
 def _latest(targets: Frame, before: Frame) -> Frame:
     return sql(
         f"""select {GROUP}, max(offset) as offset from (
-                select {GROUP}, offset, deleted from {{targets}}
-                union all select {GROUP}, offset, false from {{before}})
-            group by {GROUP} having not arg_max(deleted, offset)""",
+                select {GROUP}, offset from {{targets}} union all select {GROUP}, offset from {{before}})
+            group by {GROUP}""",
         targets=targets,
         before=before,
     )

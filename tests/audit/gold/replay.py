@@ -371,7 +371,8 @@ class Replay:
         self._targets(row, "streams")
 
     def _targets(self, row: Row, kind: str = "consumer") -> None:
-        if row["deleted"]:
+        if row["deleted"]:  # all that the next target gives is given anew
+            self.consumer[row["group_id"], kind].former_target = set()
             return
         group, now = self.consumer[row["group_id"], kind], self.lines[row["group_id"], kind].rebalance
         target = {(place, m) for m, places in group.targets.items() for place in places}
