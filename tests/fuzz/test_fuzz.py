@@ -48,7 +48,7 @@ FOUND: dict[str, tuple[str, bytes]] = {
 
 
 DEAR = pytest.param("session", marks=pytest.mark.tier("test"))
-"""It plays a request of every API and version first; tests/api does so in `quick`."""
+"""The target that plays a request of every API and version first; tests/api does so in `quick`."""
 
 
 @pytest.mark.parametrize("name", [DEAR if name == "session" else name for name in TARGETS])

@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     topics: Frame
     """Topics that members subscribe to, and since when."""
     made: Frame
-    """Places that were initialised, `since_offset`: the record from which `after_ms` counts."""
+    """Places that were initialised, `since_offset`: the record from which `after_ms` counts; 0: nobody subscribes."""
 
 
 def wanted(
@@ -95,7 +95,8 @@ def _initialised(places: Frame, topics: Frame) -> Frame:
                 select state_partition, group_id, topic_key as topic_id, topic, partition, n as offset, ms, written_ms,
                     case when wanted then t_n end as subscribed_offset, case when wanted then t_ms end as subscribed_ms,
                     case when wanted then t_written_ms end as subscribed_written_ms,
-                    case when wanted then ms - t_ms end as after_ms, coalesce(t_n, 0) as since_offset from b""",
+                    case when wanted then ms - t_ms end as after_ms,
+                    case when wanted then t_n else 0 end as since_offset from b""",
         places=places,
         topics=topics,
     )

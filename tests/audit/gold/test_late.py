@@ -26,7 +26,7 @@ Unread = dict[int, tuple[int, int]]
 
 @pytest.fixture(scope="module")
 def full() -> list[Row]:
-    """The logs of which a part can be left out: of one record there is none."""
+    """Returns the logs that can be read in part: those of more than one record."""
     rows = [
         row
         for n, seed in enumerate(seeds_of_run(SEEDS))

@@ -121,6 +121,20 @@ def test_a_group_that_begins_anew_is_given_all_that_its_target_has() -> None:
     assert [(r["grade"], r["partitions_moved"]) for r in once if r["settled_offset"]] == [("proven", 2)]
 
 
+def test_a_subscription_that_has_ended_proves_nothing_of_what_is_initialised_later() -> None:
+    """Symptom: where it ended in an earlier batch it did not count, and so the grade depended on the cut."""
+    log = Log()
+    log.share_member("g", "m1")
+    log.forget()
+    for _ in range(4):
+        log.share_member("g", "m1")
+    for _ in range(4):
+        ended = log.share_member("g", "m1", "other")["offset"]
+    log.placeholder("g", [0])
+    once, cut = (gold(log.rows, ends)["share_initialised"] for ends in (None, [{0: ended + 1}]))
+    assert as_set(once) == as_set(cut) != set()
+
+
 # ---- compaction ---------------------------------------------------------------------------------------------------
 PLACE = ("state_partition", "group_id", "kind", "topic_key", "partition")
 
