@@ -236,7 +236,7 @@ TABLES = (
         Column(
             "partitions_moved",
             LONG,
-            "Partitions, or active tasks, that were given to somebody who had not been given them before.",
+            "Partitions, or active tasks, given to whom the target before had not given them; all, if it was removed.",
             "there was no target",
         ),
         *at(
