@@ -48,16 +48,7 @@ async def committed(conn: BrokerConnection, groups: Sequence[str], timeout_s: fl
 
     def decode() -> dict[str, Offsets]:
         res = of.OffsetFetchResponse.decode(version, raw, response_body(raw, flexible))
-        return {
-            g.group_id: {
-                (t.name, p.partition_index): p.committed_offset
-                for t in g.topics
-                for p in t.partitions
-                if p.error_code == Code.NONE and p.committed_offset >= 0
-            }
-            for g in res.groups
-            if g.error_code == Code.NONE
-        }
+        return {g.group_id: _stored(g.topics) for g in res.groups if g.error_code == Code.NONE}
 
     return await asyncio.to_thread(decode)
 
@@ -66,11 +57,14 @@ async def _of_one(conn: BrokerConnection, group_id: str, timeout_s: float) -> Of
     """Asks a broker that answers for one group at a time; None: it has answered with an error."""
     req = of.OffsetFetchRequest(group_id=group_id, topics=None)
     res = await conn.request(of, "OffsetFetch", req, SEVERAL_SINCE - 1, timeout_s, low=2)
-    if res.error_code != Code.NONE:
-        return None
+    return _stored(res.topics) if res.error_code == Code.NONE else None
+
+
+def _stored(topics: Iterable[of.OffsetFetchResponseTopic | of.OffsetFetchResponseTopics]) -> Offsets:
+    """Returns the offsets in the answer for one group. A partition without one has -1 there."""
     return {
         (t.name, p.partition_index): p.committed_offset
-        for t in res.topics
+        for t in topics
         for p in t.partitions
         if p.error_code == Code.NONE and p.committed_offset >= 0
     }

@@ -1,7 +1,7 @@
 """A record of the state topic that nobody can read: damaged, or of a version that is newer than everybody here.
 
 Whoever has the group in memory goes on. From the next takeover on nobody serves it, and its records stay, until
-somebody repairs it, as docs/operate/operations.md says: here by tombstones for all its keys, and one more takeover.
+somebody repairs it, as docs/operate/runbook.md says: here by tombstones for all its keys, and one more takeover.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from tests.core.share.test_random_share import Run as RandomShare
 from tests.core.share.world import World as ShareWorld
 from tests.core.streams.test_random_streams import Run as RandomStreams
 from tests.core.streams.world import World as StreamsWorld
+from tests.harness.tiers import seeds_of_run
 from tests.sim.model import Cluster
 from tests.sim.run import play
 from tests.sim.world import GROUPS
@@ -273,6 +274,15 @@ def owners_of(group: Any) -> Iterable[tuple[str, str, int, str]]:
         for m, given in group.assignments.items():
             for topic_name, ps in (assigned(given) or {}).items():
                 yield from (("classic", topic_name, p, m) for p in ps)
+
+
+def logs_of_run(count: int) -> list[Row]:
+    """Returns the logs of this run's seeds, of all kinds of groups, each in state partitions of its own."""
+    return [
+        row
+        for n, seed in enumerate(seeds_of_run(count))
+        for row in (*simulated(seed, 10 * n), *share_and_streams(seed, 10 * n + 8))
+    ]
 
 
 def share_and_streams(seed: int, first_partition: int) -> list[Row]:

@@ -10,9 +10,8 @@ import pytest
 
 from tests.audit.gold.harness import Tables, as_set, gold
 from tests.audit.gold.replay import Row, replay
-from tests.audit.gold.rows import Log, share_and_streams, simulated
+from tests.audit.gold.rows import Log, logs_of_run
 from tests.audit.gold.test_random import HELD, STATEMENTS, contradictions, place
-from tests.harness.tiers import seeds_of_run
 
 pytestmark = pytest.mark.tier("test")  # 24 logs, each read late, in part and compacted
 
@@ -27,11 +26,7 @@ Unread = dict[int, tuple[int, int]]
 @pytest.fixture(scope="module")
 def full() -> list[Row]:
     """Returns the logs that can be read in part: those of more than one record."""
-    rows = [
-        row
-        for n, seed in enumerate(seeds_of_run(SEEDS))
-        for row in (*simulated(seed, 10 * n), *share_and_streams(seed, 10 * n + 8))
-    ]
+    rows = logs_of_run(SEEDS)
     records = Counter(row["state_partition"] for row in rows)
     return [row for row in rows if records[row["state_partition"]] > 1]
 

@@ -13,8 +13,7 @@ import pytest
 from sidecar.audit.tables.gold import GOLD, INVARIANTS
 from tests.audit.gold.harness import Tables, as_set, differences, gold, rows_of, some_cuts
 from tests.audit.gold.replay import Row, replay
-from tests.audit.gold.rows import Log, compacted, share_and_streams, simulated, spaced
-from tests.harness.tiers import seeds_of_run
+from tests.audit.gold.rows import Log, compacted, logs_of_run, spaced
 
 pytestmark = pytest.mark.tier("test")  # forty logs, each folded many times
 
@@ -26,11 +25,7 @@ COMPACTED = 10_000
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     """Each run in state partitions of its own, so that one fold does them all."""
-    return [
-        row
-        for n, seed in enumerate(seeds_of_run(SEEDS))
-        for row in (*simulated(seed, 10 * n), *share_and_streams(seed, 10 * n + 8))
-    ]
+    return logs_of_run(SEEDS)
 
 
 @pytest.fixture(scope="module")
