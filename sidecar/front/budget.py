@@ -2,8 +2,8 @@
 
 Each has its turn of 64 KiB or of some requests, which takes 0.1 to 0.3 ms. Hundreds of them are readable at once, and a
 member's heartbeat would wait for all. So the first ones have `WORK_S` together. In the rest of the iteration a turn is
-short, and a connection with more to read waits behind the others until a later one. A client that sends a request and
-waits for its answer is always read and answered at once.
+short, and a connection with more to read or to handle waits behind the others until a later one. A client that sends a
+request and waits for its answer is always read and answered at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORK_S = 0.004
 AT_ONCE = 8
 """Waiting connections that go on in one iteration; their sockets are read only after that."""
 SHORT_TURN = 2
-"""Requests in a turn once `WORK_S` is over."""
+"""Requests in a turn once `WORK_S` is over; of those that the sidecar handles, one."""
 MUCH_BYTES = 512
 """A read of more bytes than this counts as work; members and consumers send less at a time."""
 

@@ -128,12 +128,14 @@ class Session(Reader):
     # ---- actions ------------------------------------------------------------------------------------------
     def run(self, actions: list[Action]) -> None:
         """Carries out actions in their order. An answer lets the client's next request be seen, which is done after
-        it."""
+        it; once the time of this iteration is over, in a later one: the coordinator may have answered hundreds of
+        clients at once."""
         todo = self._todo
         todo.extend(actions)
         if self._running:
             return  # called from within: the outer call goes on
         self._running = True
+        budget, handled = self._budget, 0
         try:
             while todo:
                 a = todo.popleft()
@@ -143,6 +145,11 @@ class Session(Reader):
                     size = len(a.frame)
                     if self.conn.closed:
                         continue
+                    if handled > 0:
+                        budget.count_work()
+                    handled += 1
+                    if budget.exhausted:
+                        self.conn.left = 0
                     if size <= LARGE_BYTES or self.flow.begin_large(size, partial(self.run, [a])):
                         self._server.dispatch(self, a)
                 else:

@@ -113,6 +113,36 @@ def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> N
     clock.run(main())
 
 
+def test_hundreds_who_are_answered_at_once_leave_others_their_turn() -> None:
+    """Symptom: the coordinator answered a hundred heartbeats in one batch, each client had a whole turn of what it had
+    sent behind it, and a member's heartbeat waited 20 to 90 ms for them."""
+
+    async def main() -> None:
+        crowd, each = Crowd(), 200
+        waiting: list[tuple[Session, Got]] = []
+        crowd.front.at_once = lambda session, got: waiting.append((session, got))
+        clients = [await crowd.client() for _ in range(CROWD)]
+        for client in clients:
+            client.send(b"".join(group(i) for i in range(each)))
+            await turns(2)
+        assert len(waiting) == CROWD
+        crowd.front.at_once = crowd._echo
+        since_s = crowd.loop.time()
+        for session, got in waiting:
+            session.reply(got.token, b"<%d>" % got.correlation_id)
+        assert crowd.loop.time() - since_s <= WORK_S + (CROWD + 1) * REQUEST_S, "and then one request of each"
+        while any(client.session.conn.waiting for client in clients):
+            since_s = crowd.loop.time()
+            await asyncio.sleep(0)
+            assert crowd.loop.time() - since_s <= 2 * WORK_S
+        answers = b"".join(b"<%d>" % i for i in range(each))
+        assert all(client.socket.taken() == answers for client in clients), "each has all of its answers in their order"
+        for client in clients:
+            client.socket.lose()
+
+    clock.run(main())
+
+
 def test_who_waits_for_others_is_read_no_sooner_because_it_takes_its_answers() -> None:
     """A client that is not read for two reasons is read again when both are over, in any order."""
 

@@ -42,9 +42,9 @@ def under(side: Side, name: str, seconds: float) -> dict[str, Any]:
     before = side.rss_mib()
     found = side.bystanders()
     most, out = side.attacked(name, seconds)
-    beat, passed = ended(found)
+    waits = {name: asdict(w) for name, w in zip(("beat", "passed", "direct"), ended(found), strict=False)}
     memory = {"rss_before_mib": round(before), "rss_most_mib": round(most)}
-    return {"beat": asdict(beat), "passed": asdict(passed), **memory, **json.loads(out)}
+    return {**waits, **memory, **json.loads(out)}
 
 
 def after(side: Side) -> dict[str, Any]:

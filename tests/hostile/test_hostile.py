@@ -55,7 +55,7 @@ def attackable(folder: Path, **limits: int) -> Iterator[tuple[Side, LocalKafka]]
         node = kafka.nodes[0]
         assert node.sidecar is not None
         beat = asyncio.run(join(HOST, node.sidecar_port, GROUP, 1))[0]
-        yield Side("sidecar", node.sidecar_port, node.sidecar, beat), kafka
+        yield Side("sidecar", node.sidecar_port, node.sidecar, beat, broker=node.internal_port), kafka
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,11 @@ def figure(kafka: LocalKafka, name: str) -> float:
 
 
 def attacked(side: Side, name: str, seconds: float = 3) -> dict[str, Any]:
-    """The attack goes on for so long, and bystanders are served."""
+    """The attack goes on for so long, and bystanders are served. What the loop works while the broker has a request is
+    not what this waits for: one beside the sidecar says how long that is."""
     found = under(side, name, seconds)
-    assert found["beat"]["work_ms"] < WORK_MS and found["passed"]["work_ms"] < WORK_MS, found
+    assert found["beat"]["work_ms"] < WORK_MS, found
+    assert found["passed"]["work_ms"] - found["direct"]["work_ms"] < WORK_MS, found
     assert found["rss_most_mib"] - found["rss_before_mib"] < GROWS_MIB, found
     return found
 
@@ -131,7 +133,8 @@ def test_clients_that_read_nothing_are_read_no_further(side: tuple[Side, LocalKa
 
 @pytest.mark.parametrize("name", ["many_heartbeats", "many_produce"])
 def test_hundreds_who_send_what_they_can_leave_others_their_turn(side: tuple[Side, LocalKafka], name: str) -> None:
-    """Symptom: each had its turn in every iteration of the loop, and heartbeats waited 50 to 200 ms for all of them."""
+    """Symptoms: each had its turn in every iteration of the loop, and heartbeats waited 50 to 200 ms for all of them;
+    and when the coordinator answered a hundred at once, each had a whole turn then, 20 to 90 ms together."""
     found = attacked(side[0], name, 5)
     assert found["answered"] > 0
     assert found["beat"]["work_ms"] < CROWD_MS, found
