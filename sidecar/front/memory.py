@@ -11,11 +11,15 @@ reads are short (reads.py) when half of the common memory is taken.
 
 from __future__ import annotations
 
-from collections import deque
+import asyncio
+from collections import OrderedDict
 from typing import Protocol
 
 from sidecar.front.reads import Reads
 from sidecar.front.unread import Unread
+
+AT_ONCE = 64
+"""Sessions that go on before the loop turns, when memory is given back."""
 
 
 class Holder(Protocol):
@@ -39,7 +43,9 @@ class Memory:
         """Whether half of the common memory is taken."""
         self.unread = unread or Unread(0)
         self.reads = Reads(self, self.unread)
-        self._waiting: deque[Holder] = deque()
+        self._waiting: OrderedDict[Holder, None] = OrderedDict()
+        self._going_on = False
+        """Whether sessions that waited go on now, or in the next iteration of the loop."""
 
     def take(self, holder: Holder, size: int, keep: bool) -> bool:
         """Reserves `size` bytes for the holder, in place of what it had. Returns False if it has to wait; its `adjust`
@@ -49,13 +55,13 @@ class Memory:
         if size > before and self.limit_bytes and self.reserved_bytes >= self.limit_bytes:
             if not holder.waits_for_memory:
                 holder.waits_for_memory = True
-                self._waiting.append(holder)
+                self._waiting[holder] = None
             if before and not keep:
                 self._has(holder, 0)
             return False
         if holder.waits_for_memory:
             holder.waits_for_memory = False
-            self._waiting.remove(holder)
+            del self._waiting[holder]
         self._has(holder, size)
         return True
 
@@ -63,17 +69,31 @@ class Memory:
         """Frees what the holder has: its requests are handled, or will never come."""
         if holder.waits_for_memory:
             holder.waits_for_memory = False
-            self._waiting.remove(holder)
+            del self._waiting[holder]
         self._has(holder, 0)
 
     def _has(self, holder: Holder, size: int) -> None:
         self.reserved_bytes += size - holder.reserved_bytes
         holder.reserved_bytes = size
         self.tight = 0 < self.limit_bytes <= 2 * self.reserved_bytes
-        while self._waiting and self.reserved_bytes < self.limit_bytes:
-            first = self._waiting.popleft()
-            first.waits_for_memory = False
-            first.adjust()
+        if self._waiting and not self._going_on:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Lets the first ones that wait ask again. What they give back meanwhile lets others go on, here and not within
+        their call: they may be thousands."""
+        self._going_on = True
+        left = AT_ONCE
+        try:
+            while left and self._waiting and self.reserved_bytes < self.limit_bytes:
+                left -= 1
+                first, _ = self._waiting.popitem(last=False)
+                first.waits_for_memory = False
+                first.adjust()
+        finally:
+            self._going_on = not left
+            if not left:
+                asyncio.get_running_loop().call_soon(self._go_on)
 
 
 def shared(total_bytes: int, connections: int, held_bytes: int, unread: Unread | None = None) -> Memory:

@@ -11,6 +11,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+import yaml
 
 from sidecar.drill.processes import free_ports, port_open, wait_until
 from tests.deploy.own_systemd import PYTHON, SEEN, OwnSystemd, missing
@@ -52,16 +53,16 @@ def host(root: Path, tmp_path: Path) -> Iterator[Host]:
     units = tmp_path / "units"
     units.mkdir()
     settings = {
-        "LISTEN": f"127.0.0.1:{clients}",
-        "BROKER": f"127.0.0.1:{broker}",
-        "NODE_ID": "1",
-        "ADMIN": f"127.0.0.1:{admin}",
+        "listen": f"127.0.0.1:{clients}",
+        "broker": f"127.0.0.1:{broker}",
+        "node_id": 1,
+        "admin": f"127.0.0.1:{admin}",
     }
-    (units / "env").write_text("".join(f"SIDECAR_{name}={value}\n" for name, value in settings.items()))
+    (units / "sidecar.yaml").write_text(yaml.safe_dump(settings))
     service = (root / FOLDER / SERVICE).read_text()
     for there, here in (
         ("/opt/kafka-group-sidecar/bin/sidecar", f"{PYTHON} {SEEN}/venv/bin/sidecar"),
-        ("EnvironmentFile=/etc/kafka-group-sidecar/env", f"EnvironmentFile={SEEN}/units/env"),
+        ("/etc/kafka-group-sidecar/sidecar.yaml", f"{SEEN}/units/sidecar.yaml"),
     ):
         assert there in service
         service = service.replace(there, here)

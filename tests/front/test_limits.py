@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.front.memory import Memory, shared
+from sidecar.front.memory import AT_ONCE, Memory, shared
 from sidecar.front.outbox import PIECE_BYTES
 from sidecar.front.reads import LITTLE_BYTES, READ_BYTES, Reader
 from sidecar.front.session import Session
@@ -464,6 +464,31 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
         assert front.memory.reserved_bytes == 0
         for c in (*clients, small):
             c.lose()
+
+    clock.run(main())
+
+
+def test_a_thousand_who_wait_for_room_go_on_some_at_a_time() -> None:
+    """Symptom: each gave others room within its own call. That ended in a RecursionError and with it the coordinator, and
+    those that were left were never read again."""
+
+    async def main() -> None:
+        front = Reception()
+        front.room = 1_001
+        front.memory = Memory(900_000, 100)
+        large = MemoryTransport(ManualSession(front))
+        clients = [MemoryTransport(ManualSession(front)) for _ in range(1_000)]
+        for client, size in ((large, 900_000), *((c, 500) for c in clients)):
+            client.protocol.connection_made(client)
+            client.feed(head(size))
+        assert not any(c.reading for c in clients)
+        large.lose()
+        assert sum(c.reading for c in clients) == AT_ONCE
+        await turns(1_000 // AT_ONCE + 1)
+        assert all(c.reading for c in clients) and front.memory.reserved_bytes == 1_000 * 504
+        for c in clients:
+            c.lose()
+        assert front.memory.reserved_bytes == 0
 
     clock.run(main())
 

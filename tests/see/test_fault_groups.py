@@ -160,6 +160,7 @@ def test_a_sidecar_has_small_limits_and_a_bug(ground: Ground) -> None:
         "SIDECAR_EXPORTER__SERIES": "3",
         "SIDECAR_EXPORTER__INTERVAL_MS": "60000",
         "SIDECAR_LIMITS__CONNECTIONS": "60",
+        "SIDECAR_LIMITS__CONNECTIONS_PER_IP": "60",
         "SIDECAR_LIMITS__PARKED_REPLIES": "40",
     }
     fires = ("SidecarExporterCut", "SidecarExporterStale", "SidecarConnections", "SidecarParkedReplies")
