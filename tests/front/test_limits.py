@@ -469,8 +469,8 @@ def test_large_requests_that_come_at_once_wait_for_room() -> None:
 
 
 def test_a_thousand_who_wait_for_room_go_on_some_at_a_time() -> None:
-    """Symptom: each gave others room within its own call. That ended in a RecursionError and with it the coordinator, and
-    those that were left were never read again."""
+    """Symptom: each gave others room within its own call. That ended in a RecursionError, which ended the coordinator,
+    and those that were left were never read again."""
 
     async def main() -> None:
         front = Reception()
