@@ -82,7 +82,7 @@ def test_systemd_would_notice_a_mistake(analyze: str, units: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"), [("admin-tokens:/etc", "admin/tokens:/etc"), ("LoadCredential=", "LoadCredentials=")]
+    ("right", "wrong"), [("listener.key:/etc", "listener/key:/etc"), ("LoadCredential=", "LoadCredentials=")]
 )
 def test_systemd_would_notice_a_mistake_in_the_credentials(analyze: str, units: Path, right: str, wrong: str) -> None:
     file = units / DROP_IN.name / "credentials.conf"
@@ -107,33 +107,34 @@ def assigned(file: Path, name: str) -> list[str]:
 
 
 @pytest.fixture
-def environment(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The variables of the unit with its credentials, which are in the folder that it returns."""
+def settings(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Those of docs/start.md, as the unit runs them: its credentials are in `tmp_path`."""
     for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
         monkeypatch.delenv(name)
-    for name, value in (("LISTEN", "0.0.0.0:9092"), ("BROKER", "127.0.0.1:19092"), ("NODE_ID", "1")):
-        monkeypatch.setenv(f"SIDECAR_{name}", value)
     drop_in = root / DROP_IN / "credentials.conf"
     for credential in assigned(drop_in, "LoadCredential"):
         (tmp_path / credential.partition(":")[0]).write_text(f"from {credential.partition(':')[2]}")
-    for line in assigned(root / f"{UNIT}.service", "Environment") + assigned(drop_in, "Environment"):
+    for line in assigned(drop_in, "Environment"):
         name, _, value = line.replace("%d", str(tmp_path)).partition("=")
         monkeypatch.setenv(name, value)
-    return tmp_path
+    of_page = re.findall(r"```yaml\n(.+?)```", (root / "docs/start.md").read_text(), re.S)
+    assert len(of_page) == 1
+    config = tmp_path / "sidecar.yaml"
+    config.write_text(of_page[0])
+    found = load(config, {})
+    config.unlink()
+    return found
 
 
-def test_settings_name_the_credentials(environment: Path) -> None:
-    settings = load(None, {})
-    access = settings.admin_access
-    named = (settings.command_config, access.token_file, access.tls_certificate, access.tls_key)
+def test_what_only_root_can_read_comes_as_credentials(settings: Settings, tmp_path: Path) -> None:
+    named = (settings.command_config, settings.tls.key)
     found = [p.read_text() for p in named if p is not None]
-    files = ("client.properties", "admin-tokens", "admin.crt", "admin.key")
-    assert found == [f"from /etc/kafka-group-sidecar/{name}" for name in files]
-    assert sorted(p for p in environment.iterdir() if p.is_file()) == sorted(p for p in named if p is not None)
+    assert found == [f"from /etc/kafka-group-sidecar/{name}" for name in ("client.properties", "listener.key")]
+    assert sorted(tmp_path.iterdir()) == sorted(p for p in named if p is not None)
 
 
-def test_the_admin_endpoint_is_for_this_host(environment: Path) -> None:
-    assert is_loopback(split(load(None, {}).admin or "")[0])
+def test_the_admin_endpoint_is_for_this_host(settings: Settings) -> None:
+    assert is_loopback(split(settings.admin or "")[0])
 
 
 def test_the_broker_comes_first_where_memory_runs_out(root: Path) -> None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from tests.whole import bugs, findings
 from tests.whole import bugs_of_kinds as kinds
@@ -25,7 +24,6 @@ from tests.whole.scenes import SCENES, act
 from tests.whole.violation import Violation
 from tests.whole.world import World
 
-BEGIN, END = "<!-- planted: begin -->", "<!-- planted: end -->"
 ENOUGH = 200
 """Seeds in which a planted bug must have shown."""
 
@@ -200,35 +198,14 @@ def main() -> int:
     ap.add_argument("names", nargs="*")
     ap.add_argument("--jobs", type=int, default=os.cpu_count())
     ap.add_argument("--enough", type=int, default=ENOUGH)
-    ap.add_argument("--doc", type=Path, help="write the list into this page, between its marks")
     a = ap.parse_args()
     names = a.names or [b.name for b in PLANTED]
-    bad, found = 0, []
+    bad = 0
     for f in spread(partial(search, enough=a.enough), names, a.jobs, each=1):
         bad += not f.right
-        found.append(f)
         seeds = f"{f.seeds}" if f.right else "never"
         print(f"{f.name:38} {seeds:>5} {f.cpu_s:6.1f} s  {f.found[:140]}", flush=True)
-    if a.doc is not None:
-        write(a.doc, found)
     return 1 if bad else 0
-
-
-def write(page: Path, found: Sequence[Finding]) -> None:
-    """The list; what was not played stays as it is there. Raises ValueError if the page has no place for it."""
-    text = page.read_text()
-    head, begin, rest = text.partition(BEGIN)
-    listed, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no place for the list")
-    rows = {name: row for row in listed.splitlines() for name in row.split("`")[1:2]}
-    for f in found:
-        bug = next(b for b in PLANTED if b.name == f.name)
-        where = f"`{bug.scene}`" if bug.scene else ", ".join(bug.often) or "random faults"
-        does = " ".join((bug.plant.__doc__ or "").split()) or f.name.replace("_", " ").capitalize() + "."
-        rows[f.name] = f"- `{f.name}`: {does} ({where}; {f.seeds if f.right else 'never'})"
-    kept = [rows[b.name] for b in PLANTED if b.name in rows]
-    page.write_text(head + "\n".join([begin, *kept, end]) + tail)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ SAME = (
     "groups.",
     "consumer.",
     "classic.",
+    "share.",
+    "streams.",
     "compat.",
     "state.",
     "offsets.",
