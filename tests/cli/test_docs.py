@@ -24,7 +24,7 @@ def test_every_command_is_told_and_every_one_that_is_told_is_there() -> None:
     there = set()
     for name, command in root.commands.items():  # type: ignore[attr-defined]
         there |= {f"{name} {sub}" for sub in getattr(command, "commands", {})} or {name}
-    table = DOC.partition("## Which question")[2].partition("All commands take")[0]
+    table = DOC.partition("## Which question")[2].partition("**Output.**")[0]
     told = set(re.findall(r"`sidecar ((?:groups|config|audit|state) [a-z]+|[a-z]+)", table))
     told |= {f"groups {verb}" for verb in re.findall(r"`(release|rebalance)`", table)}
     assert told - there == set()
@@ -44,9 +44,9 @@ def test_the_commands_with_formats_and_with_watch_are_those_that_are_told() -> N
         alone, _, subs = text.partition(f"of the {of} ")
         return {*re.findall(r"`([a-z ]+)`", alone), *(f"{of} {name}" for name in re.findall(r"`([a-z]+)`", subs))}
 
-    _, _, text = DOC.partition("but for ")
-    assert {c for c, of in options.items() if "-o" not in of} == named(text.partition(". As JSON")[0], "audit")
-    watched = re.search(r"`result`\. ((?:.|\n)*?)take `--watch", DOC)
+    _, _, text = DOC.partition("These have no `-o`: ")
+    assert {c for c, of in options.items() if "-o" not in of} == named(text.partition(". Tables")[0], "audit")
+    watched = re.search(r"\*\*Repeat\.\*\* ((?:.|\n)*?)take `--watch", DOC)
     assert watched is not None
     assert {c for c, of in options.items() if "--watch" in of} == named(watched[1], "groups")
 

@@ -108,7 +108,7 @@ def assigned(file: Path, name: str) -> list[str]:
 
 @pytest.fixture
 def settings(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Those of docs/start.md, as the unit runs them: its credentials are in `tmp_path`."""
+    """The settings of docs/start.md, as the unit runs them: its credentials are in `tmp_path`."""
     for name in [k for k in os.environ if k.startswith("SIDECAR_")]:
         monkeypatch.delenv(name)
     drop_in = root / DROP_IN / "credentials.conf"
