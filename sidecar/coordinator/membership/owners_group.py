@@ -185,7 +185,6 @@ class OwnersGroup:
                 if self.withdrawn:
                     self._leave_surely(self.member_id)
                     raise Lost("withdrawn while joining")
-                self._rejoin.clear()
                 self.trouble.over()
                 self.peers.watch()
                 if self.assignment.generation == before and time.monotonic() < self._expects_until_s:
@@ -262,6 +261,7 @@ class OwnersGroup:
                 continue
             break
         check(res.error_code, "JoinGroup")
+        self._rejoin.clear()  # what has changed counts in this generation's map; what changes now may not
         self.member_id = res.member_id
         # The broker kept this member while the request was parked: it answers only to those it knows.
         self._lease.answered(sent)
@@ -284,8 +284,7 @@ class OwnersGroup:
         sent = now()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         check(out.error_code, "SyncGroup")
-        own = whole if self.is_leader else None
-        assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
+        assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, whole or None)
         if self.member_id != res.member_id:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, assignment
