@@ -225,13 +225,15 @@ class OwnersGroup:
     async def _join(self) -> None:
         node = await self._group.coordinator()
         conn = await self.cluster.lane(node, Lane.OWNERS)
-        for member_id, at in list(self._removed.items()):
+        removed = list(self._removed.items())
+        for member_id, at in removed:
             if at != node:  # the removal by the former coordinator may have died with it
                 self._removed[member_id] = await self._group.leave(member_id)
         watch = self.tasks.spawn(self._group.close_when_moved(node, conn), "ownership-coordinator")
         try:
             await self._join_at(conn)
-            self._removed.clear()
+            for member_id, _ in removed:  # a peer that was removed meanwhile may be in this generation
+                self._removed.pop(member_id, None)
         finally:
             watch.cancel()
 
