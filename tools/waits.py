@@ -140,7 +140,16 @@ def counts(root: Path) -> dict[str, int]:
     return dict(found)
 
 
+def dropped_cancellations(root: Path) -> Iterator[str]:
+    """Yields a problem for each file with `asyncio.wait_for`. Python 3.11's drops a cancellation that comes together
+    with what it waits for: then the task goes on, and whatever awaits its end hangs."""
+    for path in sorted(root.rglob("*.py")):
+        if "asyncio.wait_for(" in path.read_text("utf-8"):
+            yield f"{path.relative_to(root).as_posix()}: asyncio.wait_for may drop a cancellation: use asyncio.timeout"
+
+
 def problems(root: Path = ROOT, allowed: Mapping[str, tuple[int, str]] = WAITS) -> Iterator[str]:
+    yield from dropped_cancellations(root)
     for name, n, most in compared(counts(root), allowed):
         if n > most:
             yield f"{name}: {n} waits without a bound, and it may have {most}: give it one, and a row in waits.md"

@@ -33,7 +33,6 @@ def written(folder: Path, body: str) -> Path:
         ("async with asyncio.timeout(1):\n    async def c():\n        await future\n    await c()", 1),
         ("async with asyncio.timeout(1):\n    pass\nawait future", 1),
         ("await asyncio.wait({task}, timeout=1)", 0),
-        ("await asyncio.wait_for(event.wait(), 1)", 0),
         ("await asyncio.sleep(1)", 0),
         ("await conn.request(hb, 'Heartbeat', req)", 0),
     ],
@@ -49,6 +48,11 @@ def test_a_wait_that_nobody_knows_is_a_problem_and_one_that_is_gone_too(tmp_path
     assert f"{name}: 1 waits without a bound, and it may have 0" in problem
     (problem,) = waits.problems(root, {name: (2, waits.CALLER)})
     assert "lower it" in problem
+
+
+def test_a_wait_that_may_drop_a_cancellation_is_a_problem(tmp_path: Path) -> None:
+    (problem,) = waits.problems(written(tmp_path, "await asyncio.wait_for(event.wait(), 1)"), {})
+    assert problem == "room/a.py: asyncio.wait_for may drop a cancellation: use asyncio.timeout"
 
 
 def test_no_wait_of_the_sidecar_is_without_a_bound_but_those_that_are_known() -> None:

@@ -66,7 +66,8 @@ class LeaseCommits:
         try:
             while True:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._due.wait(), self._pause_s)
+                    async with asyncio.timeout(self._pause_s):
+                        await self._due.wait()
                 self._due.clear()
                 if (member := self._member()) is None:
                     continue

@@ -185,7 +185,6 @@ class OwnersGroup:
                 if self.withdrawn:
                     self._leave_surely(self.member_id)
                     raise Lost("withdrawn while joining")
-                self._rejoin.clear()
                 self.trouble.over()
                 self.peers.watch()
                 if self.assignment.generation == before and time.monotonic() < self._expects_until_s:
@@ -226,13 +225,15 @@ class OwnersGroup:
     async def _join(self) -> None:
         node = await self._group.coordinator()
         conn = await self.cluster.lane(node, Lane.OWNERS)
-        for member_id, at in list(self._removed.items()):
+        removed = list(self._removed.items())
+        for member_id, at in removed:
             if at != node:  # the removal by the former coordinator may have died with it
                 self._removed[member_id] = await self._group.leave(member_id)
         watch = self.tasks.spawn(self._group.close_when_moved(node, conn), "ownership-coordinator")
         try:
             await self._join_at(conn)
-            self._removed.clear()
+            for member_id, _ in removed:  # a peer that was removed meanwhile may be in this generation
+                self._removed.pop(member_id, None)
         finally:
             watch.cancel()
 
@@ -262,6 +263,7 @@ class OwnersGroup:
                 continue
             break
         check(res.error_code, "JoinGroup")
+        self._rejoin.clear()  # what has changed counts in this generation's map; what changes now may not
         self.member_id = res.member_id
         # The broker kept this member while the request was parked: it answers only to those it knows.
         self._lease.answered(sent)
@@ -284,8 +286,7 @@ class OwnersGroup:
         sent = now()
         out = await conn.request(sg, "SyncGroup", sync, timeout_s=timeout_ms / 1000 + 5)
         check(out.error_code, "SyncGroup")
-        own = whole if self.is_leader else None
-        assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, own)
+        assignment = await self.map_check.checked(res.generation_id, res.leader, out.assignment, whole or None)
         if self.member_id != res.member_id:
             raise Lost("lost while joining")
         before, self.assignment = self.assignment, assignment

@@ -66,7 +66,8 @@ class OwnersHeartbeats:
             while True:
                 pause_s = min(beat_s, BRISK_S) if time.monotonic() < self._brisk_until_s else beat_s
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._due.wait(), pause_s)
+                    async with asyncio.timeout(pause_s):
+                        await self._due.wait()
                 self._due.clear()
                 if (member := self._ports.member()) is not None:
                     await self._beat(*member)

@@ -18,7 +18,8 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.link.ports import Logger, Tasks
 
-PAUSE_S = 0.5
+PAUSE_S, PAUSE_MAX_S = 0.5, 10.0
+"""First and longest pause between two tries of one order. An unreadable group refuses each of them."""
 
 
 class RebalanceOrders:
@@ -65,17 +66,21 @@ class RebalanceOrders:
                 self._tasks.spawn(self._carry_out(group_id), "rebalance")
 
     async def _carry_out(self, group_id: str) -> None:
+        tried, pause_s = "", PAUSE_S
         try:
             while self._mine(group_id) and (order := self._orders.get(group_id)) is not None:
-                if not await self._once(group_id, order):
-                    await asyncio.sleep(PAUSE_S)
+                first, tried = order != tried, order
+                if not await self._once(group_id, order, first):
+                    pause_s = PAUSE_S if first else min(2 * pause_s, PAUSE_MAX_S)
+                    await asyncio.sleep(pause_s)
         finally:
             self._at_work.discard(group_id)
 
-    async def _once(self, group_id: str, order: str) -> bool:
+    async def _once(self, group_id: str, order: str, first: bool) -> bool:
         """Tries to carry the order out; returns whether it needs no further try."""
         if self._rules.settings.state.last_reason(group_id) != order:
-            self._log.info("rebalance asked for", group_id=group_id, why=order)
+            if first:
+                self._log.info("rebalance asked for", group_id=group_id, why=order)
             answer = await self._ask(Rebalance(group_id, order))
             if answer.code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
                 return False

@@ -26,6 +26,8 @@ PAUSE_S, WAITING_S = 0.05, 0.5
 """Pause between two looks at a group, and that once it has given up its place."""
 LOOKS_PER_S = 1_000
 """Most looks per second at all groups that have given up their places."""
+REFUSED_MAX_S = 10.0
+"""Longest pause after the core has refused a release, as it does for an unreadable group."""
 PLACE_S = 5.0
 """Time after which a release gives up its place: members mostly need no longer."""
 LOOKED_AT = 200
@@ -101,10 +103,16 @@ class Releases:
         began_s = time.monotonic()
         why = self._rules.settings.why(group_id) or "the patterns leave it to the broker"
         await self._unserved.look(group_id, lambda: self._pause_s(group_id))
+        refused_s = PAUSE_S
         while not self._rules.wanted(group_id):
             reply = await self._core.ask(ReleaseGroup(group_id, f"goes back to the broker: {why}"))
             if not isinstance(reply, ReleaseReply) or reply.code != Code.NONE:
-                return  # it is gone, or another sidecar goes on
+                if not (self._core.serves_group(group_id) and self._rules.leaves(group_id)):
+                    return  # it is gone, or another sidecar goes on
+                self._places.pop(group_id, None)
+                await asyncio.sleep(max(refused_s, self._pause_s(group_id)))
+                refused_s = min(2 * refused_s, REFUSED_MAX_S)
+                continue
             if reply.members == 0 and not reply.placeholder and self._placeholder_gone(group_id):
                 deleted = await self._core.ask(DeleteGroup(group_id))
                 if deleted.code == Code.NONE:

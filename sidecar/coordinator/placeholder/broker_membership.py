@@ -372,11 +372,11 @@ class BrokerMembership:
         shown = ms.UNREADABLE if topics is None else ms.readable(topics)
         timeout_s = ms.REBALANCE_TIMEOUT_MS / 1000 + ANSWER_S
         placeholder.member_id_at_broker = None
-        res = await ms.join(conn, placeholder.group_id, member_id, shown, self.session_ms, timeout_s)
-        while res.error_code == Code.INVALID_SESSION_TIMEOUT and self.session_ms // 2 >= LEAST_SESSION_MS:
-            self.session_ms //= 2
-            self._log.warning("the broker allows no session so long; it is halved", session_timeout_ms=self.session_ms)
-            res = await ms.join(conn, placeholder.group_id, member_id, shown, self.session_ms, timeout_s)
+        while True:
+            tried_ms = self.session_ms
+            res = await ms.join(conn, placeholder.group_id, member_id, shown, tried_ms, timeout_s)
+            if res.error_code != Code.INVALID_SESSION_TIMEOUT or not self._session_halved(tried_ms):
+                break
         self._check(placeholder, res)
         identity = MemberIdentity(res.member_id, res.generation_id, ms.INSTANCE_ID)
         placeholder.member_id_at_broker = identity.member_id
@@ -395,6 +395,14 @@ class BrokerMembership:
         if not self._leased(placeholder.partition):
             raise ConnectionLost("the lease is over")
         self._listener.taken(placeholder, identity, True)
+
+    def _session_halved(self, refused_ms: int) -> bool:
+        """Halves the session timeout that a broker has refused. Returns whether a join with the present one is of use.
+        Many joins are refused at the same time, and only the first of them may halve it."""
+        if self.session_ms == refused_ms and refused_ms // 2 >= LEAST_SESSION_MS:
+            self.session_ms //= 2
+            self._log.warning("the broker allows no session so long; it is halved", session_timeout_ms=self.session_ms)
+        return self.session_ms < refused_ms
 
     def _check(self, placeholder: Placeholder, res: jg.JoinGroupResponse) -> None:
         if res.error_code == Code.NONE:

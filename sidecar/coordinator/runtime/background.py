@@ -129,6 +129,7 @@ class Background:
                 return  # the loop is closed: the process is ending
             if job.written_off:
                 return
+            del job, result, error  # an idle thread would keep them, and the coordinator that `done` belongs to
 
     # ---- figures ------------------------------------------------------------------------------------------
     def idle_ratio(self) -> float:

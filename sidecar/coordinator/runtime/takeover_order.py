@@ -37,6 +37,7 @@ class TakeoverOrder:
         """Returns when the takeover of this partition may go on."""
         if partition not in self._first and not self._over.is_set():
             try:
-                await asyncio.wait_for(self._over.wait(), WAIT_S)
+                async with asyncio.timeout(WAIT_S):
+                    await self._over.wait()
             except TimeoutError:
                 return

@@ -24,11 +24,13 @@ class BatchUnderWay:
     last: str = ""
     """The result of the last try."""
     puts: int = 0
-    """Number of puts so far; only the answer to the last one counts."""
+    """Number of batches and puts so far; only the answer to the last put counts, and only while its batch lasts."""
     marker_due: bool = False
     """Whether a committed transaction's marker may not be in the partition yet."""
 
     def begin(self) -> None:
+        """Begins a batch, or a write of several: what waits for an answer to the one before counts no more."""
+        self.puts += 1
         self.deadline_s = time.monotonic() + self.timeout_s
         self.last = NO_LEADER
 

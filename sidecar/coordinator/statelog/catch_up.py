@@ -75,7 +75,8 @@ class CatchUpReader:
     # ---- the thread ---------------------------------------------------------------------------------------
     def _guarded(self) -> None:
         try:
-            while (want := self._wants.get()) is not None:
+            # `stop` puts None, but that may come to `_serve`, to which it is no want.
+            while not self._stopping and (want := self._wants.get()) is not None:
                 try:
                     self._serve(want)
                 except KafkaException as exc:

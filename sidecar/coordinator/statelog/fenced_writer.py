@@ -258,6 +258,7 @@ class FencedWriter:
     async def _write_large(self, entry: _Entry) -> None:
         """Writes an append that is too large for one batch."""
         batch = self._batch
+        batch.begin()
         write = LargeWrite(self._cluster, self._appender, self._leader, self.producer, batch)
         ended, offset = await write.run(entry.records)
         self._task = None

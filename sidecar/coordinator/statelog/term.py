@@ -105,7 +105,8 @@ async def wait_for_own_claim(state: StateLog, partition: int, offset: int) -> No
 async def wait_for_confirmation(confirmed: asyncio.Future[None]) -> None:
     """Returns once the brokers have confirmed the owner map. Raises WriteLost if they do not in MAP_CONFIRMED_S."""
     try:
-        await asyncio.wait_for(confirmed, MAP_CONFIRMED_S)
+        async with asyncio.timeout(MAP_CONFIRMED_S):
+            await confirmed
     except TimeoutError:
         raise WriteLost("the brokers do not confirm that this sidecar knows the newest owner map") from None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from sidecar.coordinator.clock import now
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
@@ -113,6 +115,24 @@ def test_a_question_about_the_map_sends_a_heartbeat_at_once() -> None:
         one = make(1, settings=replace(SETTINGS, heartbeat_ms=60_000))
         await until(lambda: one.assigned)
         await asyncio.wait_for(one.ownership.confirm_map(), 5)
+
+    run(test)
+
+
+@pytest.mark.parametrize("due", ["heartbeat", "commit"])
+def test_a_sidecar_stops_though_a_request_is_due_at_once(due: str) -> None:
+    """Symptom: a sidecar did not end. Cause: Python 3.11's asyncio.wait_for dropped the cancellation of a loop whose
+    next request had just become due, and so the stop waited for that loop for ever."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        if due == "heartbeat":
+            one.ownership.confirm_map()
+        else:
+            one.ownership._lease_commits.at_once()
+        async with asyncio.timeout(60):
+            await one.ownership.stop()
 
     run(test)
 

@@ -164,6 +164,28 @@ def test_a_peer_is_removed_again_where_another_broker_coordinates_the_group(cloc
     run(test)
 
 
+def test_a_peer_is_removed_again_though_it_was_lost_during_a_join(clock: list[float]) -> None:
+    """The same for a peer that was removed after this sidecar's SyncGroup was sent: its generation has the peer."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        peer = Peer()
+        one, two = await linked(make, peer)
+        hung = brokers.faults.hang(Api.SYNC_GROUP, matches=lambda req: req.member_id == one.ownership.member_id)
+        one.group.rebalance()
+        await until(lambda: hung.met)
+        forgotten = brokers.faults.fail(Api.LEAVE_GROUP, Code.NONE)
+        await kill(two, peer, clock)
+        await until(lambda: forgotten.met)
+        lost = brokers.faults.drop(Api.JOIN_GROUP)
+        hung.release()
+        await until(lambda: lost.met)
+        brokers.down.add(1)
+        await until(lambda: one.owners == (1, 1, 1, 1), 1.0)
+        assert brokers.count(Api.LEAVE_GROUP) == 2
+
+    run(test)
+
+
 def test_a_link_that_breaks_is_made_again_when_the_peer_lives(clock: list[float]) -> None:
     async def test(brokers: FakeBrokers, make: Make) -> None:
         peer = Peer()

@@ -15,6 +15,7 @@ from sidecar.coordinator.membership.owners_group import PROTOCOL
 from sidecar.coordinator.membership.owners_protocol import METADATA_BYTES_MAX, Assignment, SidecarInfo
 from sidecar.coordinator.membership.roster import CLAIMED_LATELY_MS, ENROL_TRIES, LEFT_LATELY_MS
 from sidecar.core.vocabulary.errors import Code
+from sidecar.wire.apis import Api
 from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import sync_group as sg
 from tests.coordinator.membership.test_owners_group import BOTH, GROUP, Make, Sidecar, agree, run
@@ -242,6 +243,25 @@ def test_a_sidecar_counts_as_soon_as_its_record_is_read() -> None:
         await one.roster.enrol(late.member_id, SidecarInfo(2, "here", 7), present)
         await until(lambda: one.owners == BOTH)
         assert one.assigned[-1].members[2] == (late.member_id, "here", 7), "what counts is the record"
+
+    run(test)
+
+
+def test_a_record_that_comes_while_the_map_is_being_written_counts_too() -> None:
+    """Symptom: a sidecar stayed without partitions. Cause: its record came during SyncGroup of the leader, which forgot
+    afterwards that it had to join again."""
+
+    async def test(brokers: FakeBrokers, make: Make) -> None:
+        one = make(1)
+        await until(lambda: one.assigned)
+        hung = brokers.faults.hang(Api.SYNC_GROUP)
+        late = OtherMember(one.group, SAYS)
+        late.stays.cancel()  # it would begin another generation while the leader's map is not there
+        await until(lambda: hung.met)
+        await one.roster.enrol(late.member_id, SidecarInfo(2, "here", 7), present)
+        hung.release()
+        late.stays = asyncio.get_running_loop().create_task(late._stay())
+        await until(lambda: one.owners == BOTH)
 
     run(test)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sidecar.coordinator.clock import now
+from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import ConnectionLost
@@ -78,6 +79,32 @@ def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: 
         await sidecar.own()
         await until(lambda: sidecar.stored.value("g", cf.REBALANCE) is None)
         assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
+        assert epoch_of(sidecar) == epoch + 1
+
+    run(test)
+
+
+def test_an_order_for_a_group_that_cannot_be_read_is_logged_once_and_tried_seldom() -> None:
+    """Symptom: the log had two lines a second of one order, for ever, since the core refused it."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        forced = sidecar.coordinator.moves.rebalance_orders
+        ask, tries = forced._ask, 0
+
+        async def refused(event: Event) -> Answer:
+            nonlocal tries
+            tries += 1
+            return Answer(Code.COORDINATOR_NOT_AVAILABLE)
+
+        forced._ask = refused
+        await store_settings(sidecar, "g", rebalance="lag is uneven")
+        ordered_ms = now().mono_ms
+        await until(lambda: now().mono_ms > ordered_ms + 59_000)
+        assert sidecar.lines.events().count("rebalance asked for") == 1 and 5 < tries < 12
+        forced._ask = ask
+        await until(lambda: sidecar.stored.value("g", cf.REBALANCE) is None)
         assert epoch_of(sidecar) == epoch + 1
 
     run(test)

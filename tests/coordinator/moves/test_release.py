@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.coordinator.moves.release import LOOKED_AT, PLACE_S
 from sidecar.core.classic.embedded import assignment
+from sidecar.core.runtime.events import Answer, Event, ReleaseGroup
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.placeholder_requests import INSTANCE_ID
 from sidecar.link.messages import GroupRules
@@ -211,6 +212,35 @@ def test_a_tick_does_not_look_at_all_groups_that_leave(monkeypatch: pytest.Monke
         for served in (False, True):
             few, many = (calls(sidecar, groups, served) for groups in (2 * LOOKED_AT, 20 * LOOKED_AT))
             assert many < few + LOOKED_AT, served  # the collector may make some calls
+
+    run(test)
+
+
+def test_a_release_that_the_core_refuses_is_tried_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a group that could not be read was to go back. Its release began again in each tick, twenty times a
+    second for ever, each time with a question to the broker."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        await at_work(sidecar, client)
+        releases = sidecar.coordinator.moves.releases
+        ask, tries = releases._core.ask, 0
+
+        async def refused(event: Event) -> Answer:
+            nonlocal tries
+            if not isinstance(event, ReleaseGroup):
+                return await ask(event)
+            tries += 1
+            return Answer(Code.COORDINATOR_NOT_AVAILABLE)
+
+        monkeypatch.setattr(releases._core, "ask", refused)
+        await store_settings(sidecar, "g", managed="false")
+        ordered_s = time.monotonic()
+        await until(lambda: time.monotonic() > ordered_s + 59)
+        assert 5 < tries < 20 and releases.under_way == {"g"} and not releases._places
+        monkeypatch.setattr(releases._core, "ask", ask)
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await until(lambda: not group.target.of("m1"))
 
     run(test)
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,38 @@ def test_a_session_longer_than_the_broker_allows_is_halved() -> None:
         assert (
             sidecar.lines.fields("the broker allows no session so long; it is halved")["session_timeout_ms"] == 75_000
         )
+
+    run(test)
+
+
+def test_a_session_that_many_joins_at_once_find_too_long_is_halved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: no group had a placeholder. Cause: each of the joins that were refused at the same time halved the
+    session once more, until it was shorter than the broker allows."""
+    answered_at_once = ms.join
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        joins: list[int] = []
+        all_asked = asyncio.Event()
+
+        def refused(req: Any) -> bool:
+            joins.append(req.session_timeout_ms)
+            if len(joins) == 10:
+                all_asked.set()
+            return ours(req) and not 6_000 <= req.session_timeout_ms <= 200_000
+
+        async def answered_together(*request: Any) -> Any:
+            res = await answered_at_once(*request)
+            await all_asked.wait()
+            return res
+
+        monkeypatch.setattr(ms, "join", answered_together)
+        sidecar.brokers.faults.fail(Api.JOIN_GROUP, Code.INVALID_SESSION_TIMEOUT, ALWAYS, refused)
+        client = await sidecar.client()
+        for i in range(10):
+            client.post(join(f"g{i}", "m1"), 1)
+        await until(lambda: sidecar.metrics.value("placeholders_joined") == 10)
+        assert joins == [300_000] * 10 + [150_000] * 10
+        assert sidecar.lines.events("warning").count("the broker allows no session so long; it is halved") == 1
 
     run(test)
 

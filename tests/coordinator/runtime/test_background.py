@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 
@@ -12,6 +13,7 @@ import pytest
 from sidecar.coordinator.runtime import background as module
 from sidecar.coordinator.runtime.background import REGEX, Background, BackgroundCollector, Stuck
 from sidecar.process import assignors
+from tests.inprocess.embedded_sidecar import until
 
 Outcome = tuple[object, BaseException | None]
 
@@ -110,6 +112,35 @@ def test_a_plug_in_that_is_none_is_refused_at_start(monkeypatch: pytest.MonkeyPa
         assignors.load(["odd"], assignors.CONSUMER)
     with pytest.raises(assignors.UnknownAssignor, match="there are odd, range, uniform"):
         assignors.load(["magic"], assignors.CONSUMER)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_idle_thread_keeps_nothing_of_its_last_run(fails: bool) -> None:
+    """Symptom: after a new start of the coordinator, the state of the former one stayed in memory. Cause: the thread of
+    the regular expressions kept its last run, with the callback, until the next one came."""
+
+    class Coordinator:
+        def __init__(self, ended: asyncio.Event) -> None:
+            self.ended = ended
+
+        def work(self) -> None:
+            if fails:
+                raise ValueError
+
+        def done(self, result: object, error: BaseException | None) -> None:
+            self.ended.set()
+
+    async def run() -> None:
+        b, ended = Background(1), asyncio.Event()
+        coordinator = Coordinator(ended)
+        kept = weakref.ref(coordinator)
+        b.submit(REGEX, coordinator.work, coordinator.done)
+        del coordinator
+        await ended.wait()
+        await until(lambda: kept() is None)
+        b.stop()
+
+    asyncio.run(run())
 
 
 def test_what_clients_can_make_long_holds_up_nothing_else() -> None:

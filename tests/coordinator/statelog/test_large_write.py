@@ -138,6 +138,22 @@ def test_an_append_that_is_more_than_a_batch_goes_out_in_several_and_readers_see
     writing.run(test, batch_bytes=240)
 
 
+def test_the_limit_of_the_batch_before_does_not_end_a_large_write() -> None:
+    """Symptom: a partition was taken over again soon after its leader had died. Cause: the timer of a batch that was
+    written in its last seconds failed the large write that came next."""
+
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.PRODUCE, Code.NOT_LEADER_OR_FOLLOWER)
+        b.brokers.faults.delay(Api.PRODUCE, 0.6)
+        b.append(1)
+        b.append(2, count=9)
+        late = b.brokers.faults.delay(Api.END_TXN, 0.6)
+        await until(lambda: len(b.written) == 2 or b.failed)
+        assert late.met == 1 and not b.failed
+
+    writing.run(test, batch_bytes=240)
+
+
 def test_the_next_batch_waits_until_the_partition_knows_of_the_end() -> None:
     async def test(b: Bench) -> None:
         b.append(1, count=9)
