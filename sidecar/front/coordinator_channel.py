@@ -11,6 +11,7 @@ from functools import partial
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import TEXT, Code
+from sidecar.front.call_queue import CallQueue
 from sidecar.front.clock import now_ms
 from sidecar.front.run import Run
 from sidecar.front.waiting_room import WaitingRoom, in_doubt
@@ -36,8 +37,15 @@ class CoordinatorChannel:
         """Requests for groups whose owner may be gone."""
         self._early = WaitingRoom()
         """Requests that came before the coordinator was there."""
+        self._refusals = CallQueue()
+        """Refuses requests that a former coordinator has not answered."""
         self._hold_ms, self._resume = hold_ms, resume
         self._last_token = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request for the coordinator has no answer yet."""
+        return bool(self.under_way or self._refusals)
 
     def ask(self, run: Run, event: Event) -> None:
         if run.comes_too_late(event):
@@ -47,7 +55,7 @@ class CoordinatorChannel:
         run.event = event
         self.under_way[token] = run
         if self.view is None:
-            late = partial(self._refuse, token, Code.COORDINATOR_NOT_AVAILABLE)
+            late = partial(self._refuse_held, token)
             self._early.wait(now_ms() + self._hold_ms, lambda: self._send_held(token), late)
         elif self.view.suspects and event.group_id and in_doubt(self.view, (event.group_id,)):
             # The one whose turn it is may be this sidecar, which does not know yet.
@@ -85,7 +93,9 @@ class CoordinatorChannel:
         self.settling.release(lambda groups: not in_doubt(view, groups))
 
     def replied(self, reply: Reply) -> None:
-        run = self.under_way.pop(reply.token, None)
+        self._answer(self.under_way.pop(reply.token, None), reply)
+
+    def _answer(self, run: Run | None, reply: Reply) -> None:
         if run is None or run.session.conn.closed:
             if isinstance(reply.answer, CheckReply) and reply.answer.ticket:
                 self.send(CommitEnded(reply.answer.ticket, sure=True))  # it is not sent at all
@@ -98,16 +108,22 @@ class CoordinatorChannel:
         self._resume(run, reply.answer)
 
     def lost(self) -> None:
-        """The coordinator is gone, and with it all that it has not answered."""
+        """The coordinator is gone, and with it all that it has not answered: the next one knows no token of these
+        requests. Clients are refused in order, some in each turn of the loop."""
         self.view = None
         self._early.clear()
-        for token in list(self.under_way):
-            self._refuse(token, Code.NOT_COORDINATOR)
+        left = dict(self.under_way)
+        self.under_way.clear()
+        self._refusals.add(partial(self._refuse, run, token, Code.NOT_COORDINATOR) for token, run in left.items())
 
-    def _refuse(self, token: int, code: Code) -> None:
-        run = self.under_way.get(token)
-        if run is not None and run.event is not None:
-            self.replied(Reply(token, run.event.refused(code, TEXT[code])))
+    def _refuse(self, run: Run, token: int, code: Code) -> None:
+        if run.event is not None:
+            self._answer(run, Reply(token, run.event.refused(code, TEXT[code])))
+
+    def _refuse_held(self, token: int) -> None:
+        run = self.under_way.pop(token, None)
+        if run is not None:
+            self._refuse(run, token, Code.COORDINATOR_NOT_AVAILABLE)
 
     def _send_held(self, token: int) -> None:
         run = self.under_way.get(token)

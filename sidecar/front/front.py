@@ -100,6 +100,6 @@ class Front:
     async def drain(self, timeout_s: float) -> None:
         """Lets answers under way leave; then closes every connection."""
         until_s = time.monotonic() + timeout_s
-        while self.channel.under_way and time.monotonic() < until_s:
+        while self.channel.busy and time.monotonic() < until_s:
             await asyncio.sleep(0.01)
         await self.server.close(until_s)

@@ -2,7 +2,7 @@
 the known owner may be gone.
 
 A client that is sent to a dead owner, or refused during a takeover, backs off and asks again. One that waits a moment
-gets its answer as soon as there is one.
+gets its answer as soon as there is one. Thousands may wait: they go on in their order, some in each turn of the loop.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecar.core.vocabulary.placement import partition_for
+from sidecar.front.call_queue import CallQueue
 from sidecar.front.clock import now_ms
 from sidecar.link.messages import View
 
@@ -35,6 +36,8 @@ def in_doubt(view: View, groups: tuple[str, ...]) -> bool:
 class WaitingRoom:
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
+        self._calls = CallQueue()
+        """Lets the requests go on whose wait is over."""
         self._ticks = False
 
     def __len__(self) -> int:
@@ -54,12 +57,12 @@ class WaitingRoom:
 
     def release(self, over: Callable[[tuple[str, ...]], bool] = lambda groups: True) -> None:
         """Ends the wait: of all requests, or of those whose groups satisfy `over`."""
-        for w in self._leave(lambda w: over(w.groups)):
-            w.go_on()
+        self._calls.add(w.go_on for w in self._leave(lambda w: over(w.groups)))
 
     def clear(self) -> None:
         """Drops all requests without a call."""
         self._waiting = []
+        self._calls.clear()
 
     def _tick_later(self) -> None:
         if self._waiting and not self._ticks:
@@ -69,9 +72,9 @@ class WaitingRoom:
     def _tick(self) -> None:
         self._ticks = False
         at_ms = now_ms()
-        for w in self._leave(lambda w: w.until_ms <= at_ms):
-            w.late()
+        late = self._leave(lambda w: w.until_ms <= at_ms)
         self._tick_later()
+        self._calls.add(w.late for w in late)
 
     def _leave(self, over: Callable[[_Waiting], bool]) -> list[_Waiting]:
         if not self._waiting:

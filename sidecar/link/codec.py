@@ -128,8 +128,12 @@ class Frames:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Yields the messages that are complete. Raises LinkError."""
+        """Takes in bytes. Returns an iterator over the messages that are complete; those that the caller does not take
+        come with the next call. It raises LinkError."""
         self._buffer += data
+        return self._complete()
+
+    def _complete(self) -> Iterator[Any]:
         while len(self._buffer) >= 5:
             size = int.from_bytes(self._buffer[:4], "big")
             if size < 1:

@@ -3,7 +3,10 @@
 When thousands of members come at once, and all are answered at once, the event loop must still turn: their records have
 to leave for the broker, and the broker's answers must be seen. So only some messages pass in a row, of requests without
 an immediate answer and of replies to earlier requests. The others wait in a queue for the next turn of the loop, and
-any message behind a queue waits in it, too: all stay in their order.
+messages behind a queue wait in it, too: they stay in their order.
+
+Void and Lease end what the coordinator granted, so they pass at once. A reply that waits meanwhile is delivered without
+the grant that they ended.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from sidecar.link.messages import Reply, ToCoordinator, ToFront
+from sidecar.link.messages import AskAccess, Grant, GroupRules, Lease, Reply, ToCoordinator, ToFront, View, Void
 from sidecar.link.ports import CoordinatorEnd, LinkedFront
 
 IN_A_ROW = 64
 """Messages that pass before the loop turns: a few milliseconds of work."""
 Soon = Callable[[Callable[[], None]], object]
+Queued = Reply | View | GroupRules | AskAccess
 
 
 class Loopback:
@@ -32,8 +36,15 @@ class Loopback:
         self._asking = False
         self._answered = 0
         """Number of replies to the request that is being handled, or to one that its reply let the client send."""
-        self._replies: deque[Reply] = deque()
-        self._replies_left = IN_A_ROW
+        self._queue: deque[Queued] = deque()
+        """Messages that wait for the front."""
+        self._queued = 0
+        """Number of messages that this queue has ever taken; each is numbered by it."""
+        self._queue_left = IN_A_ROW
+        self._voided: dict[str, int] = {}
+        """Group -> number from which on messages were queued after its last Void."""
+        self._lease_ended = 0
+        """The same of the last Lease that ended the lease."""
 
     def attach(self, front: LinkedFront) -> Callable[[ToCoordinator], None]:
         """Connects a front; returns its function to send. It sends nothing before it has got a `View`."""
@@ -49,7 +60,8 @@ class Loopback:
         """Disconnects the coordinator, and drops what it has not answered."""
         coordinator, self._coordinator = self._coordinator, None
         self._asks.clear()
-        self._replies.clear()
+        self._queue.clear()
+        self._voided.clear()
         if coordinator is not None:
             if self._front is not None:
                 self._front.link_lost()
@@ -68,8 +80,10 @@ class Loopback:
         if self._coordinator is not None:
             within, self._asking = self._asking, True
             answered = self._answered
-            self._coordinator.from_front(self, message)
-            self._asking = within
+            try:
+                self._coordinator.from_front(self, message)
+            finally:
+                self._asking = within
             if self._answered == answered:
                 self._asks_left -= 1
 
@@ -86,28 +100,53 @@ class Loopback:
     def from_coordinator(self, message: ToFront) -> None:
         if self._front is None:
             return
-        if type(message) is not Reply:
-            while self._replies:  # what ends a grant or a lease counts at once, and overtakes no reply
-                self._front.from_coordinator(self._replies.popleft())
+        if isinstance(message, Void | Lease):
+            if self._queue:
+                self._end_grants(message)
             self._front.from_coordinator(message)
-        elif self._replies:
-            self._replies.append(message)
-        elif self._asking:
+        elif self._queue:
+            self._wait(message)
+        elif self._asking and type(message) is Reply:
             self._answered += 1
             self._front.from_coordinator(message)
-        elif self._replies_left > 0:
-            self._replies_left -= 1
+        elif self._queue_left > 0:
+            self._queue_left -= 1
             self._front.from_coordinator(message)
         else:
-            self._soon(self._reply_more)
-            self._replies.append(message)
+            self._soon(self._send_more)
+            self._wait(message)
 
-    def _reply_more(self) -> None:
-        self._replies_left = IN_A_ROW
+    def _wait(self, message: Queued) -> None:
+        self._queue.append(message)
+        self._queued += 1
+
+    def _end_grants(self, message: Void | Lease) -> None:
+        """Notes which grants of queued replies this message ends. The queue may be long, and there may be many of
+        these messages: a reply is only compared when it is delivered."""
+        if isinstance(message, Void):
+            self._voided.update(dict.fromkeys(message.groups, self._queued))
+        elif message.until_ms == 0:
+            self._lease_ended = self._queued
+
+    def _next(self) -> Queued:
+        """Takes the first message out of the queue. A reply has lost the grant that was ended while it waited."""
+        number = self._queued - len(self._queue)
+        message = self._queue.popleft()
+        if isinstance(message, Reply) and self._ended(message.grant, number):
+            message = Reply(message.token, message.answer)
+        if not self._queue:
+            self._voided.clear()
+        return message
+
+    def _ended(self, grant: Grant | None, number: int) -> bool:
+        return grant is not None and number < max(self._lease_ended, self._voided.get(grant.group_id, 0))
+
+    def _send_more(self) -> None:
+        self._queue_left = IN_A_ROW
         try:
-            while self._front is not None and self._replies and self._replies_left > 0:
-                self._replies_left -= 1
-                self._front.from_coordinator(self._replies.popleft())
+            while self._front is not None and self._queue and self._queue_left > 0:
+                self._queue_left -= 1
+                self._front.from_coordinator(self._next())
         finally:
-            if self._replies:
-                self._soon(self._reply_more)
+            if self._queue:
+                self._soon(self._send_more)

@@ -2,7 +2,8 @@
 
 A front holds the clients' connections; the coordinator holds the groups. Both may be one process (loopback.py) or two
 (codec.py gives the bytes). Messages arrive in the order in which they were sent, each once, or the link is down and
-both sides forget what they knew of each other.
+both sides forget what they knew of each other. Only Void and Lease may arrive before messages that were sent earlier;
+such a reply arrives without the grant that they ended.
 
 front -> coordinator: Request, Touch, AccessAnswer, CommitEnded, SettingsPassed, BrokerSilence, TopicsPassed
 coordinator -> front: Reply, Void (core), Lease, View, GroupRules, AskAccess

@@ -3,6 +3,9 @@
 When the socket closes, both sides forget what they knew of each other. The front refuses open requests and gives no
 answer of its own any more, and the coordinator drops the front; then the front connects again.
 
+Thousands of messages may come at once. Only some of them are handled before the event loop turns, and the socket is not
+read while others wait.
+
 Each side sends a Hello with its version first. Sides of two versions would misunderstand each other, so they close the
 link at once, and both logs name the versions.
 """
@@ -14,7 +17,7 @@ import os
 import socket
 import stat
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +31,8 @@ from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
 from sidecar.process.version import package_version
 
+IN_A_ROW = 64
+"""Messages that are handled before the loop turns: a few milliseconds of work."""
 RETRY_S = 0.05
 STRANGER_S = 1.0
 """Pause before the next attempt where the other process is of another version."""
@@ -45,6 +50,8 @@ class _Link(asyncio.Protocol):
         """Whether the other side has sent its Hello, and it is of this version."""
         self.stranger = False
         self.lost = asyncio.get_running_loop().create_future()
+        self._left = IN_A_ROW
+        """Messages that may still be handled before the loop turns; at 0 the socket is not read."""
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -52,16 +59,42 @@ class _Link(asyncio.Protocol):
         self.send(self._own)
 
     def data_received(self, data: bytes) -> None:
+        messages = self._frames.feed(data)
+        if self._left:  # otherwise `_go_on` handles them
+            self._handle(messages)
+
+    def _handle(self, messages: Iterator[Struct]) -> None:
         try:
-            for message in self._frames.feed(data):
+            for message in messages:
                 if self.met:
                     self.received(message)
                 else:
                     self._meet(message)
+                self._left -= 1
+                if not self._left:
+                    break
         except LinkError as exc:
             self._log.error("the link between front and coordinator is closed", error=str(exc))
             if self.transport is not None:
                 self.transport.close()
+        if not self._left and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handles more of the messages that were read, and reads the socket again when none are left. Drops them if the
+        link was closed meanwhile: to the other parts of this process it is lost."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        self._left = IN_A_ROW
+        try:
+            self._handle(self._frames.feed(b""))
+        except Exception:
+            transport.abort()  # as when `data_received` raises
+            raise
+        if self._left and not transport.is_closing():
+            transport.resume_reading()
 
     def _meet(self, message: Struct) -> None:
         """Compares the other side's Hello with the own one. Raises LinkError."""

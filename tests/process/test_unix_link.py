@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.codec import Hello, LinkCodec
-from sidecar.link.messages import SettingsPassed, Void
+from sidecar.link.messages import SettingsPassed, ToCoordinator, Touch, Void
 from sidecar.process import unix_link
 from sidecar.process.tasks import Supervisor
-from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
+from sidecar.process.unix_link import IN_A_ROW, LinkTaken, UnixClient, UnixServer, serve_unix
 from sidecar.process.version import package_version
-from tests.inprocess.embedded_sidecar import Lines, until
+from tests.inprocess.embedded_sidecar import Lines, turns, until
 from tests.process.test_limits import Ends
 
 CLOSED = "the link between front and coordinator is closed"
@@ -73,6 +76,88 @@ def test_a_coordinator_of_another_version_is_not_believed(
         await until(lambda: "linked to the coordinator" in lines.events("info"))
         successor.lose()
         await until(lambda: ends.lost == 1)  # as when the coordinator ends alone
+
+    asyncio.run(main())
+
+
+class Serving(Ends):
+    """A coordinator that takes messages; `breaks`: it raises at the first one that waited."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.taken: list[ToCoordinator] = []
+        self.breaks = breaks
+
+    def from_front(self, front: Any, message: ToCoordinator) -> None:
+        self.taken.append(message)
+        if self.breaks and len(self.taken) > IN_A_ROW:
+            raise RuntimeError("a bug")
+
+
+@contextlib.asynccontextmanager
+async def served(path: Path, ends: Ends) -> AsyncIterator[tuple[Any, asyncio.StreamWriter]]:
+    """The coordinator's end of the link to a front that has said its Hello, and the front's stream."""
+    server = await serve_unix(path, ends, Lines())
+    _, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(LinkCodec().encode(OWN))
+    await until(lambda: len(ends.fronts) == 1)
+    yield ends.fronts[0], writer
+    writer.close()
+    server.close()
+
+
+def touches(first: int, last: int) -> list[ToCoordinator]:
+    return [Touch("g", str(i)) for i in range(first, last)]
+
+
+def as_bytes(messages: list[ToCoordinator]) -> bytes:
+    return b"".join(map(LinkCodec().encode, messages))
+
+
+def test_messages_that_come_together_let_the_loop_turn(tmp_path: Path) -> None:
+    """Symptom: 10,000 replies that came at once were handled in one iteration of the loop, and the socket was read on
+    meanwhile."""
+
+    async def main() -> None:
+        ends, total = Serving(), 5 * IN_A_ROW
+        async with served(tmp_path / "link", ends) as (link, writer):
+            link.data_received(as_bytes(touches(0, total)))
+            assert len(ends.taken) < IN_A_ROW and not link.transport.is_reading(), "its Hello was the first one"
+            writer.write(as_bytes(touches(total, total + 1)))
+            while (before := len(ends.taken)) < total:
+                await asyncio.sleep(0)
+                assert len(ends.taken) <= before + IN_A_ROW
+            await until(lambda: len(ends.taken) > total)
+            assert ends.taken == touches(0, total + 1) and link.transport.is_reading()
+
+    asyncio.run(main())
+
+
+def test_messages_that_wait_go_with_the_link(tmp_path: Path) -> None:
+    """The coordinator knows a front no more whose link is closed, and takes a message of it for a bug."""
+
+    async def main() -> None:
+        ends = Serving()
+        async with served(tmp_path / "link", ends) as (link, _):
+            link.data_received(as_bytes(touches(0, 5 * IN_A_ROW)))
+            taken = len(ends.taken)
+            link.transport.close()
+            await until(lambda: ends.fronts == [])
+            await turns()
+            assert len(ends.taken) == taken
+
+    asyncio.run(main())
+
+
+def test_a_message_that_waits_and_breaks_the_coordinator_closes_the_link(tmp_path: Path) -> None:
+    async def main() -> None:
+        ends, broken = Serving(breaks=True), []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: broken.append(context["exception"]))
+        async with served(tmp_path / "link", ends) as (link, _):
+            link.data_received(as_bytes(touches(0, 5 * IN_A_ROW)))
+            await turns()
+            assert ends.fronts == [] and len(ends.taken) == IN_A_ROW + 1
+            assert [type(exc) for exc in broken] == [RuntimeError]
 
     asyncio.run(main())
 

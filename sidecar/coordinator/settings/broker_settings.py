@@ -12,6 +12,7 @@ from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.net import BrokerConnection
 from sidecar.link.ports import Logger
+from sidecar.wire.frames import response_body
 from sidecar.wire.generated import describe_configs as dc
 from sidecar.wire.generated import list_config_resources as lr
 from sidecar.wire.primitives import WireError
@@ -27,6 +28,10 @@ ID_EXPIRATION_MS = 604_800_000
 IDLE = "connections.max.idle.ms"
 IDLE_MS = 600_000
 """Kafka's default time after which the broker ends an idle connection."""
+GROUPS_AT_ONCE = 100
+"""Groups whose settings are asked for with one request: reading its answer takes a few milliseconds."""
+Own = dict[str, dict[str, str]]
+"""Group -> its settings at the broker."""
 
 
 def broker_names(kind: str) -> dict[str, str]:
@@ -59,8 +64,8 @@ class BrokerSettings:
         """Set when the broker must be asked at once."""
         self.known = asyncio.Event()
         """Set once the broker has answered."""
-        self.groups: dict[str, dict[str, str]] = {}
-        """Managed group -> its settings at the broker."""
+        self.groups: Own = {}
+        """Settings of managed groups."""
         self.levels: dict[str, tuple[tuple[str, int], ...]] = {}
         """Name -> all values that are set at the broker with their sources, the one in force first."""
         self._node_id = node_id
@@ -70,6 +75,8 @@ class BrokerSettings:
         self._values: dict[str, tuple[str, int]] = {}
         self._refused = ""
         self._refused_groups: dict[str, int] = {}
+        self._answers: dict[bytes, tuple[Own, dict[str, int]]] = {}
+        """The last answers on groups, and what they say: the same bytes are not read again."""
 
     def value(self, name: str) -> tuple[str | None, int]:
         """Returns the value in force at the broker, and its source; None before the broker has answered."""
@@ -121,18 +128,26 @@ class BrokerSettings:
             self._values, self.groups = values, groups
         return changed or had != self.authorizer
 
-    async def _of_groups(self, conn: BrokerConnection) -> dict[str, dict[str, str]]:
+    async def _of_groups(self, conn: BrokerConnection) -> Own:
         """Returns the broker's settings of managed groups. Raises ConnectionLost, TimeoutError, WireError."""
         try:
             listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
             wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
         except WireError:
             return {}  # a broker that has no settings of groups
-        if not wanted:
-            return {}
-        resources = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted]
-        res = await conn.request(dc, "DescribeConfigs", dc.DescribeConfigsRequest(resources=resources))
-        refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
+        own: Own = {}
+        refused: dict[str, int] = {}
+        answers: dict[bytes, tuple[Own, dict[str, int]]] = {}
+        for at in range(0, len(wanted), GROUPS_AT_ONCE):
+            resources = [dc.DescribeConfigsResource(cf.GROUP, g, self._names) for g in wanted[at : at + GROUPS_AT_ONCE]]
+            req = dc.DescribeConfigsRequest(resources=resources)
+            version, flexible, raw = await conn.exchange(dc, "DescribeConfigs", req)
+            start = response_body(raw, flexible)
+            body = raw[start:]
+            answers[body] = self._answers.get(body) or _read(dc.DescribeConfigsResponse.decode(version, raw, start))
+            own |= answers[body][0]
+            refused |= answers[body][1]
+        self._answers = answers
         if refused and self._refused_groups != refused:
             group_id, code = next(iter(refused.items()))
             self._log.warning(
@@ -142,13 +157,19 @@ class BrokerSettings:
                 error=name_of(code),
             )
         self._refused_groups = refused
-        own = {
-            r.resource_name: {
-                c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None
-            }
-            for r in res.results
+        return own
+
+
+def _read(res: dc.DescribeConfigsResponse) -> tuple[Own, dict[str, int]]:
+    """Returns the settings of groups that have any, and the error codes of refused groups."""
+    own = {
+        r.resource_name: {
+            c.name: c.value for c in r.configs if c.config_source == cf.GROUP_CONFIG and c.value is not None
         }
-        return {group_id: settings for group_id, settings in own.items() if settings}
+        for r in res.results
+    }
+    refused = {r.resource_name: r.error_code for r in res.results if r.error_code != Code.NONE}
+    return {group_id: settings for group_id, settings in own.items() if settings}, refused
 
 
 def _set_there(config: dc.DescribeConfigsResourceResult) -> tuple[tuple[str, int], ...]:

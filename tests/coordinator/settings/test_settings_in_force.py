@@ -225,6 +225,32 @@ def test_settings_that_the_broker_keeps_for_a_group_count_until_the_group_has_it
     run(test)
 
 
+def test_settings_of_many_groups_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the answer for 10,000 groups was decoded in one iteration of the loop, every two seconds."""
+    read: list[int] = []
+    real = broker_settings._read
+
+    def counted(res: Any) -> Any:
+        read.append(len(res.results))
+        return real(res)
+
+    monkeypatch.setattr(broker_settings, "_read", counted)
+    most = broker_settings.GROUPS_AT_ONCE
+
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        kept, broker = sidecar.brokers.group_settings, sidecar.configs.broker
+        kept |= {f"g{i}": {HEARTBEAT: "6000"} for i in range(2 * most + 1)}
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        assert sorted(read) == [1, most, most] and broker.groups == kept
+        assert not await sidecar.configs.refresh(sidecar.cluster)
+        assert len(read) == 3, "the same answers are not read again"
+        kept["g0"] = {HEARTBEAT: "7000"}
+        assert await sidecar.configs.refresh(sidecar.cluster)
+        assert len(read) == 4 and broker.groups == kept
+
+    run(test)
+
+
 def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> None:
     async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
