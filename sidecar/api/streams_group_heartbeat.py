@@ -83,7 +83,7 @@ def streams_group_heartbeat(call: Call) -> Handler:
     reply = yield Coordinate(event)
     assert isinstance(reply, StreamsHeartbeatReply)
     if reply.create:
-        yield _creation(call, group_id, reply.create)
+        yield _creation(call, event, reply.create)
     return _to_body(call, event, reply)
 
 
@@ -134,13 +134,13 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
 
 
 # ---- internal topics ------------------------------------------------------------------------------------------------
-def _creation(call: Call, group_id: str, topics: Sequence[NewTopic]) -> Start:
+def _creation(call: Call, event: StreamsHeartbeat, topics: Sequence[NewTopic]) -> Start:
     """Returns the request that creates internal topics. It leaves before the answer does, when nothing that the client
     has sent after its heartbeat can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
     frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
-    return Start(frame, lambda answer: TopicsCreated(group_id, _created(topics, answer)))
+    return Start(frame, lambda answer: TopicsCreated(event.group_id, event.member_id, _created(topics, answer)))
 
 
 def _new_topic(t: NewTopic) -> ct.CreatableTopic:
