@@ -517,7 +517,7 @@ def test_a_description_is_not_for_everybody() -> None:
     told = StreamsDescribeReply(state="Stable", topology=TOPOLOGY)
     play = streams(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g"])).may_describe("g")
     play.coordinates(DescribeStreamsGroup("g")).coordinator(told).may_describe_topics(*TOPICS, hidden=["app-c"])
-    text = "The group has described topic(s) that the client is not authorized to describe."
+    text = "The described group uses topics that the client is not authorized to describe."
     play.answers(sd.StreamsGroupDescribeResponse(groups=[sd.DescribedGroup(29, text, "g")]))
     play = streams(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g", "theirs"], False, True))
     play = play.asks(sd.StreamsGroupDescribeRequest(["theirs"], False, True))
