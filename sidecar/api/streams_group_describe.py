@@ -131,6 +131,8 @@ def _task_ids(tasks: Partitions) -> list[sd.TaskIds]:
 
 
 def _no_streams(group_id: str) -> sd.DescribedGroup:
+    if not group_id:
+        return _refused(group_id, Code.INVALID_GROUP_ID)
     return _refused(group_id, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a streams group."))
 
 
