@@ -1,8 +1,9 @@
 """StreamsGroupHeartbeat (api 88, KIP-1071), and StreamsGroupTopologyDescriptionUpdate (api 93, KIP-1331).
 
 v0: KIP-1071.
-v1: the answer has a wider lag, and may ask for the topology's description, which is never asked for here: a broker
-without a plug-in for descriptions refuses them, and so does the sidecar.
+v1: the answer has the acceptable recovery lag, whose field in v0 Kafka 4.4.0 leaves 0. It may ask for the topology's
+description, which is never asked for here: a broker without a plug-in for descriptions refuses them, and so does the
+sidecar.
 
 A sidecar that coordinates streams groups serves both versions at every broker. A member's internal topics are created
 on its own connection, so that the broker checks its rights and names it in its log. The member gets its answer
@@ -47,8 +48,6 @@ CREATE_VERSION = 4
 fields."""
 CREATE_MS = 5_000
 """Time for which the broker waits until the topics exist. A broker answers the requests of a connection one by one."""
-WIDE_LAG = 1
-"""The first version whose answer has the lag in 64 bits."""
 
 
 def streams_group_heartbeat(call: Call) -> Handler:
@@ -233,9 +232,7 @@ def _to_body(call: Call, event: StreamsHeartbeat, reply: StreamsHeartbeatReply) 
         endpoint_information_epoch=reply.endpoint_epoch,
         partitions_by_user_endpoint=_endpoints(reply.partitions_by_endpoint),
     )
-    if call.version < WIDE_LAG:
-        res.acceptable_recovery_lag_legacy = reply.acceptable_recovery_lag
-    elif event.member_epoch >= JOIN_EPOCH:
+    if event.member_epoch >= JOIN_EPOCH:
         res.acceptable_recovery_lag = reply.acceptable_recovery_lag
     return res.encode(call.version)
 

@@ -189,7 +189,6 @@ def test_everything_that_a_member_says_gets_to_the_coordinator(version: int) -> 
             partitions_by_user_endpoint=[
                 st.EndpointToPartitions(endpoint, [st.TopicPartition("in", [0, 1])], [st.TopicPartition("app-r", [2])])
             ],
-            acceptable_recovery_lag_legacy=0 if version else 7,
             acceptable_recovery_lag=7 if version else -1,
         )
     )

@@ -126,7 +126,7 @@ class StreamsSide(Side):
             self.plain(res.error_message),
             res.member_id if res.error_code == Code.NONE else None,
             res.member_epoch,
-            (res.heartbeat_interval_ms, res.acceptable_recovery_lag, res.task_offset_interval_ms),
+            (res.heartbeat_interval_ms, *_recovery_lags(res), res.task_offset_interval_ms),
             [(s.status_code, self.plain(s.status_detail)) for s in res.status or ()],
             tasks,
             res.endpoint_information_epoch,
@@ -447,6 +447,10 @@ def commit_to_only_offsets(ours: object, theirs: object) -> bool:
     return [place[:2] for place in ours] == [place[:2] for place in theirs] and all(
         (a[2], b[2]) == codes for a, b in zip(ours, theirs, strict=True)
     )
+
+
+def _recovery_lags(res: st.StreamsGroupHeartbeatResponse) -> tuple[int, int]:
+    return res.acceptable_recovery_lag, res.acceptable_recovery_lag_legacy
 
 
 def _created_later(statuses: list[tuple[int, str]]) -> list[tuple[int, str]]:
