@@ -43,6 +43,7 @@ from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.generated import streams_group_topology_description_update as td
 
+NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 CREATE_VERSION = 4
 """Version of CreateTopics: the first that knows the broker's default replication factor, and the last without tagged
 fields."""
@@ -91,8 +92,12 @@ def streams_group_topology_description_update(call: Call) -> Handler:
     if not call.scope.keeps_streams(req.group_id):
         return FORWARD
     refused = yield from access.refused_read(call, req.group_id)
-    code = Code.UNSUPPORTED_VERSION if refused == Code.NONE else refused
-    return td.StreamsGroupTopologyDescriptionUpdateResponse(error_code=code).encode(call.version)
+    res = td.StreamsGroupTopologyDescriptionUpdateResponse(error_code=refused)
+    if refused == Code.NONE:
+        res = td.StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=Code.UNSUPPORTED_VERSION, error_message=NO_PLUGIN
+        )
+    return res.encode(call.version)
 
 
 # ---- groups of the broker -------------------------------------------------------------------------------------------

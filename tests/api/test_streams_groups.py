@@ -219,7 +219,8 @@ def test_a_steady_heartbeat_tells_no_tasks_and_asks_about_no_topic() -> None:
 def test_a_description_of_the_topology_is_never_taken() -> None:
     request = td.StreamsGroupTopologyDescriptionUpdateRequest("g", "m", 1)
     api, res = Api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, td.StreamsGroupTopologyDescriptionUpdateResponse
-    streams(api, request, 0).may_read("g").answers(res(error_code=Code.UNSUPPORTED_VERSION))
+    text = "The broker has no streams group topology description plugin configured."
+    streams(api, request, 0).may_read("g").answers(res(error_code=Code.UNSUPPORTED_VERSION, error_message=text))
     streams(api, request, 0).may_not_read("g").answers(res(error_code=Code.GROUP_AUTHORIZATION_FAILED))
     streams(api, request, 0, managed=()).forwards()
     Play(api, request, 0).forwards()
