@@ -93,6 +93,8 @@ def _assignment(parts: Iterable[TopicPartitions]) -> cd.Assignment:
 
 
 def _no_consumers(group_id: str) -> cd.DescribedGroup:
+    if not group_id:
+        return _refused(group_id, Code.INVALID_GROUP_ID)
     return _refused(group_id, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a consumer group."))
 
 

@@ -29,7 +29,7 @@ def described(
     """Returns one description for each time that a group is named. `alone`: the response with this description alone;
     `refused`: the description of a group that the client may not see, or that does not fit."""
     hidden = yield from access.hidden_groups(call, groups)
-    seen = [g for g in groups if g not in hidden]
+    seen = [g for g in groups if g and g not in hidden]
     operations = yield from access.operations(call, seen if with_operations else [])
     descriptions: list[D] = []
     limit = ResponseLimit[D](call, alone)
@@ -37,6 +37,9 @@ def described(
         yield from slices.turns(i)
         if group_id in hidden:
             descriptions.append(refused(group_id, Code.GROUP_AUTHORIZATION_FAILED))
+            continue
+        if not group_id:  # a pattern such as .* matches it
+            descriptions.append(refused(group_id, Code.INVALID_GROUP_ID))
             continue
         if not limit.full and not limit.knows(group_id):
             group = yield from describe(call, group_id)

@@ -49,7 +49,7 @@ def list_groups(call: Call) -> Handler:
     res.groups += [
         lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
         for g in listed
-        if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
+        if (not states or _names_of(g.state) & states) and (not types or g.group_type.lower() in types)
     ]
     return (yield from slices.encoded(res, call.version))
 
@@ -74,6 +74,13 @@ def _failed(call: Call, code: Code) -> bytes:
     if code != Code.COORDINATOR_LOAD_IN_PROGRESS:
         code = Code.COORDINATOR_NOT_AVAILABLE
     return lg.ListGroupsResponse(error_code=code).encode(call.version)
+
+
+def _names_of(state: str) -> set[str]:
+    """Returns the names by which a filter may give this state. Kafka takes not_ready only, and its AdminClient sends
+    NotReady."""
+    name = state.lower()
+    return {name, "not_ready"} if name == "notready" else {name}
 
 
 def _filter(wanted: Iterable[str] | None) -> set[str]:

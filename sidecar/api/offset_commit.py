@@ -120,7 +120,7 @@ def txn_offset_commit(call: Call) -> Handler:
     if (own := _own(call, req)) != Code.NONE:
         failed = yield from slices.made(req.topics, lambda t: _txn_failed(t, own))
         return (yield from slices.encoded(tc.TxnOffsetCommitResponse(topics=failed), call.version))
-    if not call.scope.managed(req.group_id):
+    if not req.group_id or not call.scope.managed(req.group_id):  # any broker refuses an empty id
         return FORWARD
     req.topics = [t for t in req.topics if t.partitions]
     named = yield from slices.made(req.topics, _txn_places)

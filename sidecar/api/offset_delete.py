@@ -29,7 +29,7 @@ from sidecar.wire.generated import offset_delete as od
 
 def offset_delete(call: Call) -> Handler:
     req = yield from slices.request(call, od.OffsetDeleteRequest)
-    if not call.scope.managed(req.group_id):
+    if not req.group_id or not call.scope.managed(req.group_id):  # any broker refuses an empty id
         return FORWARD
     if (code := (yield from access.refused_delete(call, req.group_id))) != Code.NONE:
         return od.OffsetDeleteResponse(error_code=code).encode(call.version)

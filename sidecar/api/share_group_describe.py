@@ -3,8 +3,9 @@
 v0: early access in Kafka 4.0, with the bytes of v1.
 v1: the first that was released.
 
-A client without DESCRIBE of one of its topics gets no description of the group. The placeholder is not shown: it is a
-member of the broker's group, which only a client that asks the broker itself sees.
+A client without DESCRIBE of a topic of the members' assignments gets no description of the group. As at Kafka, topics
+that members only subscribe to do not count. The placeholder is not shown: it is a member of the broker's group, which
+only a client that asks the broker itself sees.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGro
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
         return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
-    topics = {name for m in reply.members for name in (*m.topic_names, *(n for _, n, _ in m.assignment))}
+    topics = {name for m in reply.members for _, name, _ in m.assignment}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
     return sd.DescribedGroup(

@@ -16,7 +16,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
-from sidecar.api.described import HIDDEN_TOPICS, MANY, described
+from sidecar.api.described import MANY, described
 from sidecar.api.store import store_at
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.tasks import Partitions, Tasks
@@ -24,6 +24,8 @@ from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.wire.generated import streams_group_describe as sd
 
+HIDDEN_TOPICS = "The described group uses topics that the client is not authorized to describe."
+"""Kafka's text, which for groups of the other kinds is another one."""
 NOT_STORED = 1
 """Status of a description that was asked for and is not there."""
 
@@ -129,6 +131,8 @@ def _task_ids(tasks: Partitions) -> list[sd.TaskIds]:
 
 
 def _no_streams(group_id: str) -> sd.DescribedGroup:
+    if not group_id:
+        return _refused(group_id, Code.INVALID_GROUP_ID)
     return _refused(group_id, Code.GROUP_ID_NOT_FOUND, fitting(f"Group {group_id} is not a streams group."))
 
 

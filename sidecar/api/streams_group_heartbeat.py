@@ -1,8 +1,9 @@
 """StreamsGroupHeartbeat (api 88, KIP-1071), and StreamsGroupTopologyDescriptionUpdate (api 93, KIP-1331).
 
 v0: KIP-1071.
-v1: the answer has a wider lag, and may ask for the topology's description, which is never asked for here: a broker
-without a plug-in for descriptions refuses them, and so does the sidecar.
+v1: the answer has the acceptable recovery lag, whose field in v0 Kafka 4.4.0 leaves 0. It may ask for the topology's
+description, which is never asked for here: a broker without a plug-in for descriptions refuses them, and so does the
+sidecar.
 
 A sidecar that coordinates streams groups serves both versions at every broker. A member's internal topics are created
 on its own connection, so that the broker checks its rights and names it in its log. The member gets its answer
@@ -42,13 +43,12 @@ from sidecar.wire.generated import create_topics as ct
 from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.generated import streams_group_topology_description_update as td
 
+NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 CREATE_VERSION = 4
 """Version of CreateTopics: the first that knows the broker's default replication factor, and the last without tagged
 fields."""
 CREATE_MS = 5_000
 """Time for which the broker waits until the topics exist. A broker answers the requests of a connection one by one."""
-WIDE_LAG = 1
-"""The first version whose answer has the lag in 64 bits."""
 
 
 def streams_group_heartbeat(call: Call) -> Handler:
@@ -83,7 +83,7 @@ def streams_group_heartbeat(call: Call) -> Handler:
     reply = yield Coordinate(event)
     assert isinstance(reply, StreamsHeartbeatReply)
     if reply.create:
-        yield _creation(call, group_id, reply.create)
+        yield _creation(call, event, reply.create)
     return _to_body(call, event, reply)
 
 
@@ -92,8 +92,12 @@ def streams_group_topology_description_update(call: Call) -> Handler:
     if not call.scope.keeps_streams(req.group_id):
         return FORWARD
     refused = yield from access.refused_read(call, req.group_id)
-    code = Code.UNSUPPORTED_VERSION if refused == Code.NONE else refused
-    return td.StreamsGroupTopologyDescriptionUpdateResponse(error_code=code).encode(call.version)
+    res = td.StreamsGroupTopologyDescriptionUpdateResponse(error_code=refused)
+    if refused == Code.NONE:
+        res = td.StreamsGroupTopologyDescriptionUpdateResponse(
+            error_code=Code.UNSUPPORTED_VERSION, error_message=NO_PLUGIN
+        )
+    return res.encode(call.version)
 
 
 # ---- groups of the broker -------------------------------------------------------------------------------------------
@@ -134,13 +138,13 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
 
 
 # ---- internal topics ------------------------------------------------------------------------------------------------
-def _creation(call: Call, group_id: str, topics: Sequence[NewTopic]) -> Start:
+def _creation(call: Call, event: StreamsHeartbeat, topics: Sequence[NewTopic]) -> Start:
     """Returns the request that creates internal topics. It leaves before the answer does, when nothing that the client
     has sent after its heartbeat can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
     frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
-    return Start(frame, lambda answer: TopicsCreated(group_id, _created(topics, answer)))
+    return Start(frame, lambda answer: TopicsCreated(event.group_id, event.member_id, _created(topics, answer)))
 
 
 def _new_topic(t: NewTopic) -> ct.CreatableTopic:
@@ -233,9 +237,7 @@ def _to_body(call: Call, event: StreamsHeartbeat, reply: StreamsHeartbeatReply) 
         endpoint_information_epoch=reply.endpoint_epoch,
         partitions_by_user_endpoint=_endpoints(reply.partitions_by_endpoint),
     )
-    if call.version < WIDE_LAG:
-        res.acceptable_recovery_lag_legacy = reply.acceptable_recovery_lag
-    elif event.member_epoch >= JOIN_EPOCH:
+    if event.member_epoch >= JOIN_EPOCH:
         res.acceptable_recovery_lag = reply.acceptable_recovery_lag
     return res.encode(call.version)
 

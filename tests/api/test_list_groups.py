@@ -107,3 +107,13 @@ def test_without_an_authorizer_one_group_is_asked_for() -> None:
     conversation = Play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5, view=NO_AUTHORIZER).asks().broker(response())
     conversation.coordinates(ListGroups()).coordinator(OWNED).may_describe("g2")
     conversation.answers(response(MINE, lg.ListedGroup("g2", "consumer", "Empty", "consumer")))
+
+
+@pytest.mark.parametrize("state", ["NotReady", "notready", "not_ready", " NOT_READY "])
+def test_a_streams_group_that_is_not_ready_is_found_by_both_names(state: str) -> None:
+    """Kafka finds it by not_ready only, and its AdminClient sends NotReady."""
+    owned = ListReply(
+        groups=(Listed("g", "streams", "NotReady", "streams"), Listed("g2", "streams", "Stable", "streams"))
+    )
+    conversation = play(states=(state,)).coordinator(owned).may_describe("g", "g2")
+    conversation.answers(response(lg.ListedGroup("g", "streams", "NotReady", "streams")))

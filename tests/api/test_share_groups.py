@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sidecar.api.call import Client
 from sidecar.core.runtime.events import (
@@ -167,7 +168,7 @@ DESCRIBED = ShareDescribeReply(state="Stable", epoch=3, assignment_epoch=3, assi
 
 def test_a_group_is_described_by_its_coordinator() -> None:
     play = share(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"])).may_describe("g")
-    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a", "b")
+    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a")
     assigned = sd.Assignment([sd.TopicPartitions(TOPIC, "a", [0, 1])])
     member = sd.Member("m", "r", 3, "app", "/h", ["a", "b"], assigned)
     play.answers(
@@ -177,9 +178,18 @@ def test_a_group_is_described_by_its_coordinator() -> None:
 
 def test_who_may_not_describe_a_topic_is_told_nothing_of_the_group() -> None:
     play = share(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"])).may_describe("g")
-    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a", "b", hidden=["b"])
+    play.coordinates(DescribeShareGroup("g")).coordinator(DESCRIBED).may_describe_topics("a", hidden=["a"])
     text = "The group has described topic(s) that the client is not authorized to describe."
     play.answers(sd.ShareGroupDescribeResponse(groups=[sd.DescribedGroup(29, text, "g")]))
+
+
+def test_a_topic_that_a_member_only_subscribes_to_hides_nothing() -> None:
+    """The broker is asked for topics of assignments alone."""
+    unassigned = ShareDescribeReply(state="Stable", members=(replace(MEMBER, assignment=()),))
+    play = share(Api.SHARE_GROUP_DESCRIBE, sd.ShareGroupDescribeRequest(["g"])).may_describe("g")
+    play.coordinates(DescribeShareGroup("g")).coordinator(unassigned)
+    (group,) = sd.ShareGroupDescribeResponse.decode(1, play.gives()).groups
+    assert group.error_code == Code.NONE and group.members[0].subscribed_topic_names == ["a", "b"]
 
 
 def test_groups_of_the_broker_are_described_by_it_and_those_that_are_hidden_by_nobody() -> None:

@@ -189,7 +189,6 @@ def test_everything_that_a_member_says_gets_to_the_coordinator(version: int) -> 
             partitions_by_user_endpoint=[
                 st.EndpointToPartitions(endpoint, [st.TopicPartition("in", [0, 1])], [st.TopicPartition("app-r", [2])])
             ],
-            acceptable_recovery_lag_legacy=0 if version else 7,
             acceptable_recovery_lag=7 if version else -1,
         )
     )
@@ -220,7 +219,8 @@ def test_a_steady_heartbeat_tells_no_tasks_and_asks_about_no_topic() -> None:
 def test_a_description_of_the_topology_is_never_taken() -> None:
     request = td.StreamsGroupTopologyDescriptionUpdateRequest("g", "m", 1)
     api, res = Api.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, td.StreamsGroupTopologyDescriptionUpdateResponse
-    streams(api, request, 0).may_read("g").answers(res(error_code=Code.UNSUPPORTED_VERSION))
+    text = "The broker has no streams group topology description plugin configured."
+    streams(api, request, 0).may_read("g").answers(res(error_code=Code.UNSUPPORTED_VERSION, error_message=text))
     streams(api, request, 0).may_not_read("g").answers(res(error_code=Code.GROUP_AUTHORIZATION_FAILED))
     streams(api, request, 0, managed=()).forwards()
     Play(api, request, 0).forwards()
@@ -338,8 +338,8 @@ def test_internal_topics_are_asked_for_before_the_answer_and_nobody_waits() -> N
     started = play.starts(ct.CreateTopicsRequest(wanted, 5_000), 4)
     play.gives()
     told = created(started, ("app-c", 29, "Authorization failed."), ("app-r", 36, None))
-    assert told == TopicsCreated("g", (("app-r", 36, None), ("app-c", 29, "Authorization failed.")))
-    lost = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))
+    assert told == TopicsCreated("g", "m", (("app-r", 36, None), ("app-c", 29, "Authorization failed.")))
+    lost = TopicsCreated("g", "m", (("app-r", 7, None), ("app-c", 7, None)))
     assert started.then(None) == created(started) == lost, "nobody knows what became of them"
 
 
@@ -449,8 +449,11 @@ def test_topics_that_the_member_may_not_create_are_told_as_a_broker_tells_them()
     assert status.status_code == StatusCode.MISSING_INTERNAL_TOPICS
     assert status.status_detail.endswith("; Unauthorized to CREATE on topics app-c, app-r.")
     app.world.sleep(11_000)
+    assert statuses(app.beat(member)) == [status]
+    assert len(app.started) == 1, "it is asked again, and the error is shown until the result"
+    assert statuses(app.beat(member)) == [status]
+    app.create(("app-r", 0, None), ("app-c", 0, None))
     assert "Unauthorized" not in statuses(app.beat(member))[0].status_detail
-    assert len(app.started) == 1, "it is asked again when the error is not shown any more"
 
 
 def test_a_broker_that_does_not_create_them_is_asked_again() -> None:
@@ -514,7 +517,7 @@ def test_a_description_is_not_for_everybody() -> None:
     told = StreamsDescribeReply(state="Stable", topology=TOPOLOGY)
     play = streams(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g"])).may_describe("g")
     play.coordinates(DescribeStreamsGroup("g")).coordinator(told).may_describe_topics(*TOPICS, hidden=["app-c"])
-    text = "The group has described topic(s) that the client is not authorized to describe."
+    text = "The described group uses topics that the client is not authorized to describe."
     play.answers(sd.StreamsGroupDescribeResponse(groups=[sd.DescribedGroup(29, text, "g")]))
     play = streams(Api.STREAMS_GROUP_DESCRIBE, sd.StreamsGroupDescribeRequest(["g", "theirs"], False, True))
     play = play.asks(sd.StreamsGroupDescribeRequest(["theirs"], False, True))

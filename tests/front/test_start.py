@@ -27,7 +27,7 @@ BODY = 9
 """The offset of a response's body behind a header that has tagged fields."""
 BEAT = st.StreamsGroupHeartbeatRequest("g", "m", 3)
 ASKED = StreamsHeartbeatReply(member_id="m", member_epoch=3, create=(NewTopic("app-r", 2, 1), NewTopic("app-c", 2, 1)))
-LOST = TopicsCreated("g", (("app-r", 7, None), ("app-c", 7, None)))
+LOST = TopicsCreated("g", "m", (("app-r", 7, None), ("app-c", 7, None)))
 
 
 def run(test: Callable[[EmbeddedFront], Coroutine[Any, Any, None]]) -> None:
@@ -57,7 +57,7 @@ def test_the_client_has_its_answer_while_the_broker_creates_topics() -> None:
         assert events_of(embedded) == []
         hung.release()
         await until(lambda: events_of(embedded))
-        assert events_of(embedded) == [TopicsCreated("g", (("app-r", 0, ""), ("app-c", 0, "")))]
+        assert events_of(embedded) == [TopicsCreated("g", "m", (("app-r", 0, ""), ("app-c", 0, "")))]
         (created,) = [a for a in embedded.brokers.asked if a.api is Api.CREATE_TOPICS]
         assert [t.name for t in created.request.topics] == ["app-r", "app-c"]
         client.post(BEAT, 1)

@@ -127,7 +127,7 @@ EVENTS: list[Event] = [
         "g", "m", 3, task_offsets=(("0", 1, 9),), active_tasks=(("0", (1, 2)),), shutdown_application=True
     ),
     DescribeStreamsGroup("g"),
-    TopicsCreated("g", (("app-r", 36, None), ("app-c", 29, "no"))),
+    TopicsCreated("g", "m", (("app-r", 36, None), ("app-c", 29, "no"))),
     DeletionCheck("g"),
     DeleteGroup("g"),
     ListGroups(),

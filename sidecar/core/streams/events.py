@@ -23,9 +23,10 @@ JOIN_EPOCH = 0
 
 
 class TopicsCreated(Event):
-    """The result of the CreateTopics request that the front has sent for the group: (topic, error code, message)
-    each."""
+    """The result of the CreateTopics request that the front has sent on the connection of this member: (topic, error
+    code, message) each."""
 
+    member_id: str
     topics: tuple[tuple[str, int, str | None], ...]
 
 
@@ -81,7 +82,7 @@ class StreamsHeartbeatReply(MemberReply):
 
     def undelivered(self, group_id: str) -> Event | None:
         lost = tuple((t.name, int(Code.REQUEST_TIMED_OUT), None) for t in self.create)
-        return TopicsCreated(group_id, lost) if lost else None
+        return TopicsCreated(group_id, self.member_id or "", lost) if lost else None
 
 
 class StreamsHeartbeat(MemberHeartbeat):

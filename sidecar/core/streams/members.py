@@ -64,3 +64,4 @@ def _forget(turn: Turn, group: StreamsGroup, member_id: str, why: str, successor
     drop_offsets(turn, group, member_id)
     soft.endpoints.pop(member_id, None)
     soft.tasks_received_by.discard(member_id)
+    soft.creations.drop_member(member_id)

@@ -45,8 +45,8 @@ def statuses(
         out.append(INTERVAL_DELAY)
     configured = configured_now(turn, group)
     if configured.status is not None:
-        explained = soft.creations.explain(configured.status, configured.to_create, turn.now.mono_ms)
-        out.append(explained if configured.to_create else configured.status)
+        missing, now_ms = configured.to_create, turn.now.mono_ms
+        out.append(soft.creations.explain(member.member_id, configured.status, missing, now_ms))
     if group.shutdown_member is not None:
         out.append(shutdown_application(group.shutdown_member))
     lacks = [tag for tag in config.rack_aware_assignment_tags if tag not in member.client_tags]
@@ -55,13 +55,13 @@ def statuses(
     return tuple(out)
 
 
-def create(turn: Turn, group: StreamsGroup) -> tuple[NewTopic, ...]:
-    """Returns the topics that the front creates on the connection of this heartbeat. No other member gets them
+def create(turn: Turn, group: StreamsGroup, member: Member) -> tuple[NewTopic, ...]:
+    """Returns the topics that the front creates on the connection of this member's heartbeat. No other member gets them
     meanwhile. A topology without its copartition groups yields none."""
     if group.topology_partial:
         return ()
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    return soft.creations.ask(configured_now(turn, group).to_create, turn.now.mono_ms)
+    return soft.creations.ask(member.member_id, configured_now(turn, group).to_create, turn.now.mono_ms)
 
 
 def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
@@ -71,22 +71,24 @@ def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
     if type(group) is StreamsGroup:
         soft: StreamsSoft = turn.soft_of(e.group_id)
         until_ms = turn.now.mono_ms + 2 * config_of(turn, e.group_id).heartbeat_interval_ms
-        made, lacking = [], []
+        made, denied, lacking = [], [], []
         for topic, code, message in e.topics:
             if code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
                 made.append(topic)
             elif code == Code.TOPIC_AUTHORIZATION_FAILED:
-                soft.creations.refused(topic, until_ms)
+                denied.append(topic)
                 lacking.append((topic, text_of(code)))
             else:
                 soft.creations.failed(topic, message or text_of(code), until_ms)
                 lacking.append((topic, message or text_of(code)))
-        if lacking:
+        _note_denied(turn, group, e, denied, until_ms)
+        if lacking and soft.creations.warns(*lacking[0], turn.now.mono_ms, until_ms):
             first, problem = lacking[0]
             turn.fx.log(
                 "internal topics not created",
                 level="warning",
                 group_id=e.group_id,
+                member_id=e.member_id,
                 topic=first,
                 topics=len(lacking),
                 problem=problem,
@@ -96,6 +98,15 @@ def topics_created(turn: Turn, e: TopicsCreated, token: int) -> None:
             names = tuple(made) if len(made) <= NAMES_MAX else None
             turn.fx.background.append(LookFirst(e.group_id, names, None, 0, 0))
     turn.reply(token, Answer())
+
+
+def _note_denied(turn: Turn, group: StreamsGroup, e: TopicsCreated, denied: list[str], until_ms: int) -> None:
+    """Records the member's denial. A member that has gone meanwhile leaves none, and the topics are free for others."""
+    soft: StreamsSoft = turn.soft_of(group.group_id)
+    missing = {} if group.topology is None else configured_now(turn, group).to_create
+    soft.creations.refused(e.member_id, missing, {topic for topic, _, _ in e.topics}, denied, until_ms)
+    if e.member_id not in group.members:
+        soft.creations.drop_member(e.member_id)
 
 
 def text_of(code: int) -> str:

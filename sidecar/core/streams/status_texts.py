@@ -78,13 +78,16 @@ def summary(topics: Collection[str]) -> str:
     return shown if len(topics) <= SHOWN else f"{shown} and {len(topics) - SHOWN} additional topics"
 
 
-def with_creation(status: Status, unauthorized: Collection[str], failed: Mapping[str, str]) -> Status:
+def with_denial(status: Status, topics: Iterable[str], more: int) -> Status:
+    """Returns a status 3 with the topics that the member's principal may not create, and `more` others."""
+    others = f" and {more} more" if more else ""
+    return Status(status.code, f"{status.detail}; Unauthorized to CREATE on topics {', '.join(topics)}{others}.")
+
+
+def with_errors(status: Status, failed: Mapping[str, str]) -> Status:
     """Returns a status 3 with the reasons why its topics are missing. `failed`: topic -> error message."""
-    detail = status.detail
-    if unauthorized:
-        detail += f"; Unauthorized to CREATE on topics {', '.join(unauthorized)}."
-    if failed:
-        shown = ", ".join([f"{t} ({why})" for (t, why), _ in zip(failed.items(), range(SHOWN), strict=False)])
-        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        detail += f"; Creation failed: {shown}{more}."
-    return Status(status.code, detail)
+    if not failed:
+        return status
+    shown = ", ".join([f"{t} ({why})" for (t, why), _ in zip(failed.items(), range(SHOWN), strict=False)])
+    more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+    return Status(status.code, f"{status.detail}; Creation failed: {shown}{more}.")

@@ -276,7 +276,7 @@ def _answer(
         warmup_tasks=None if tasks is None else tasks.warmup,
         endpoint_epoch=group.endpoint_epoch,
         partitions_by_endpoint=partitions_by_endpoint(turn, group, final) if behind else None,
-        create=create(turn, group),
+        create=create(turn, group, final),
     )
 
 

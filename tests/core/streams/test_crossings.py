@@ -128,7 +128,7 @@ def test_other_groups_meet_streams_requests(join: Event) -> None:
     for event in (client.request(), StreamsHeartbeat("g", "s1", 4), leaving, DescribeStreamsGroup("g")):
         reply = world.ask(event)
         assert (reply.code, reply.message) == (Code.GROUP_ID_NOT_FOUND, NOT_STREAMS), event
-    assert world.ask(TopicsCreated("g", (("app-r", 0, None),))).code == Code.NONE
+    assert world.ask(TopicsCreated("g", "m", (("app-r", 0, None),))).code == Code.NONE
     assert world.ask(AdoptStreams("g", 3, 3, "sticky", TOPOLOGY, (), 1, "moved")).code == Code.NON_EMPTY_GROUP
     assert world.log == before
 
@@ -141,7 +141,7 @@ EVENTS = [e for e in REGISTRY.events if not e.inner and e.__module__.startswith(
     [
         Client(World(), "m", endpoint=("h", 1), client_tags=(("a", "b"),)).request(),
         DescribeStreamsGroup("g"),
-        TopicsCreated("g", (("a", 3, "words"), ("b", 0, None))),
+        TopicsCreated("g", "m", (("a", 3, "words"), ("b", 0, None))),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -186,7 +186,7 @@ def test_only_sources_are_looked_up_first() -> None:
 
 def test_topics_of_a_group_that_is_gone_are_created() -> None:
     world = World()
-    assert world.ask(TopicsCreated("g", (("app-r", Code.NONE, None),))).code == Code.NONE
+    assert world.ask(TopicsCreated("g", "m", (("app-r", Code.NONE, None),))).code == Code.NONE
     assert not world.log and not world.looks
 
 

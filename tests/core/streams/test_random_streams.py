@@ -121,7 +121,7 @@ class Run:
                 self.world.counts[t.name] = t.partitions
                 told.append((t.name, Code.NONE, None))
         if self.rng.random() < 0.9:
-            self.world.ask(TopicsCreated("g", tuple(told)))
+            self.world.ask(TopicsCreated("g", client.member_id, tuple(told)))
         self.world.look()
 
     def once(self) -> None:

@@ -9,7 +9,8 @@ from sidecar.core.streams.status_texts import (
     missing_source_topics,
     shutdown_application,
     stale_topology,
-    with_creation,
+    with_denial,
+    with_errors,
 )
 
 
@@ -30,5 +31,14 @@ def test_the_words_of_the_other_statuses() -> None:
 
 
 def test_four_errors_are_three_and_one_more() -> None:
-    told = with_creation(missing_internal_topics(["a"]), (), dict.fromkeys("wxyz", "no"))
+    told = with_errors(missing_internal_topics(["a"]), dict.fromkeys("wxyz", "no"))
     assert told.detail == "Internal topics are missing: a; Creation failed: w (no), x (no), y (no) and 1 more."
+
+
+def test_all_topics_of_a_denial_are_named_but_those_that_are_only_counted() -> None:
+    status = missing_internal_topics(["a"])
+    every = "Internal topics are missing: a; Unauthorized to CREATE on topics w, x, y, z."
+    assert with_denial(status, "wxyz", 0).detail == every
+    assert with_denial(status, "wx", 2).detail == (
+        "Internal topics are missing: a; Unauthorized to CREATE on topics w, x and 2 more."
+    )

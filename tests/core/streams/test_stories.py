@@ -2,16 +2,16 @@
 
     pytest tests/core/streams/test_stories.py --rewrite      # then read the diff; never commit one you cannot explain
 
-Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIONS ...` (beside the others; 0: it
-goes), `config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the next joins; a subtopology is
+Commands: `topics NAME=PARTITIONS ...` (all that there are), `grow NAME=PARTITIONS ...` (beside the others; 0: it goes),
+`config KEY=VALUE ...`, `topology NAME[@EPOCH] SUBTOPOLOGY ...` (for the next joins; a subtopology is
 `id:sources>sinks<repartition sources[=n]!changelogs[*all]`, lists by commas, `*`: all are copartitioned), `NAME join
 [topology=t] [instance=i] [process=p] [endpoint=h:p] [tags=k:v] [rack=r] [timeout=ms] [v0] [without=field]
 [wrong=field:value]`, `NAME heartbeat [epoch=n] [owns|owns=TASKS] [offsets=0:1:99] [shutdown] [lost]`, `NAME leave
-[epoch=n] [shutdown]`, `created NAME=CODE[:words] ...` (how the front's CreateTopics ended), `sleep MS`, `finish`
-(offloaded runs end), `fail` (they fail), `takeover [lost] [clock=ms]` (its wall clock is so much ahead), `group`,
-`since NAME`, `describe`, `delete`, `rebalance REASON`, `release [stop]`, `taken-in epoch=n m1=TASKS ...`, `commit NAME
-[epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`: active ones,
-then standby ones. A member `waits` whose answer comes with a later line. `#` begins a comment.
+[epoch=n] [shutdown]`, `created [NAME] TOPIC=CODE[:words] ...` (how the CreateTopics of NAME, else of m1, ended), `sleep
+MS`, `finish` (offloaded runs end), `fail` (they fail), `takeover [lost] [clock=ms]` (its wall clock is so much ahead),
+`group`, `since NAME`, `describe`, `delete`, `rebalance REASON`, `release [stop]`, `taken-in epoch=n m1=TASKS ...`,
+`commit NAME [epoch=n] [version=n] [txn] in:0 ...`, `fetch NAME [epoch=n]`, `standing`. TASKS are `0:0,1;1:0+1:1`:
+active ones, then standby ones. A member `waits` whose answer comes with a later line. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ class Story:
         pairs = ((n, *c.partition(":")[::2]) for n, c in options.items())
         told = tuple((n, int(c) if c.isdigit() else Code[c], text or None) for n, c, text in pairs)
         looks = len(self.world.looks)
-        out = self.plain(TopicsCreated(GROUP, told))
+        asker = next((w for w in words if "=" not in w), "m1")
+        out = self.plain(TopicsCreated(GROUP, asker, told))
         return out + [f"looks at {', '.join(look.names or ())}" for look in self.world.looks[looks:]]
 
     def sleep(self, words: list[str], options: Options) -> list[str]:
