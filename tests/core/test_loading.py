@@ -11,7 +11,7 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.commands import Append, Claim, Command, Fence, Follow
 from sidecar.core.runtime.effects import Reply
 from sidecar.core.runtime.events import Answer, Event, ListGroups, ListReply
-from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.group_loader import AT_ONCE, load
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.service import Service
@@ -264,6 +264,21 @@ def test_a_list_of_groups_waits_until_all_are_loaded() -> None:
     late.service.wake(late.now)
     late.drive()
     assert late.replies[1].code == Code.COORDINATOR_LOAD_IN_PROGRESS and late.service.tally.open == 0
+
+
+def test_requests_load_few_groups_before_the_driver_goes_on() -> None:
+    """Symptom: after a takeover each request loaded its small group at once, 10,000 of them in one iteration of the
+    loop."""
+    log, clients = written(**{f"g{i}": 1 for i in range(3 * AT_ONCE)})
+    s = NewOwner(log).take_over()
+    for token, c in enumerate(clients.values(), 1):
+        s.ask(token, ConsumerHeartbeat(c.group_id, c.member_id, c.epoch))
+    assert len(s.replies) == len(s.owner.shard.groups) == AT_ONCE  # type: ignore[union-attr]
+    s.step()
+    assert s.ask(-1, ConsumerHeartbeat(list(clients)[-1], "m0", 1)) is None, "it must not overtake the one before"
+    s.all()
+    assert list(s.replies)[-1] == -1 and len(s.replies) == 3 * AT_ONCE + 1
+    assert s.service.tally.open == 0
 
 
 def test_many_timers_are_looked_at_in_parts() -> None:

@@ -289,6 +289,7 @@ class Owner:
     def load_next(self, now: Now, count: int = STEP) -> bool:
         """Takes one step of `count` records, or of a few waiting requests. Returns False if nothing is left to do."""
         loader = self.loader
+        self._tally.loaded_at_once = 0
         group_id = loader.queue.next()
         if group_id is None:
             return False

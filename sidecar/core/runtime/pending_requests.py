@@ -30,9 +30,11 @@ class LogView(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """Number of requests without an answer, over all owners of one sidecar."""
+    """Counts over all owners of one sidecar. `open`: requests without an answer; `loaded_at_once`: groups that were
+    loaded within requests since the driver last called `load_next`."""
 
     open: int = 0
+    loaded_at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
