@@ -219,17 +219,16 @@ class Moves:
 
     def stored(self, group_id: str, name: str) -> None:
         """Takes in a setting that was written to the state topic, or removed from it."""
+        sent = not self.rules.dirty
         if self.rules.stored(group_id, name):
+            if sent:  # one message for all settings that are read together
+                self._ports.turn_queue.add(self._follow_rules)
             if group_id:
                 self._settled.forget(group_id)
             else:
                 self._settled.clear()
-            if self.rules.ready:
-                self.rules.dirty = False
-                self._ports.send_rules()
-                if group_id and self.core.serves_group(group_id):
-                    self._consider(group_id)
-                self.releases.tick()
+            if self.rules.ready and group_id and self.core.serves_group(group_id):
+                self._consider(group_id)
         elif group_id and name == cf.REBALANCE and self.rules.ready:
             self.rebalance_orders.stored(group_id)
 
@@ -268,9 +267,7 @@ class Moves:
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:
         """Does all periodic work of the moves; called about every 50 ms."""
-        if self.rules.dirty and self.rules.ready:
-            self.rules.dirty = False
-            self._ports.send_rules()
+        self._follow_rules()
         for partition in self.parked.partitions():
             if self.core.serves(partition):
                 self._go_on(self.parked.take(partition), self._dispatch)
@@ -279,6 +276,13 @@ class Moves:
             self.rebalance_orders.tick()
             self.releases.tick()
             self.unstable.tick()
+
+    def _follow_rules(self) -> None:
+        """Sends changed rules to the fronts, and begins the releases that they ask for."""
+        if self.rules.dirty and self.rules.ready:
+            self.rules.dirty = False
+            self._ports.send_rules()
+            self.releases.tick()
 
 
 def _joins(event: Event) -> bool:

@@ -368,12 +368,18 @@ class Coordinator:
         self._run_commands()
 
     def config_changed(self) -> None:
+        self.requests.configs.unused = False
         self.service.config_changed(now(), self.requests.configs.broker.fences_kept_ms)
         self._run_commands()
 
     def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
         self.requests.configs.changed(group_id)
-        self.config_changed()
+        if group_id:
+            self.service.owner_of(group_id).config_changed(now(), group_id)
+            self._run_commands()
+        elif not self.requests.configs.unused:  # one change of all groups for all settings that are read together
+            self.requests.configs.unused = True
+            asyncio.get_running_loop().call_soon(self.config_changed)
         self.moves.stored(group_id, name)
 
     def state_read(self) -> None:  # to its end, for the first time
