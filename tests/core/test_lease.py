@@ -7,6 +7,7 @@ import pytest
 from sidecar.core.consumer.events import HeartbeatReply
 from sidecar.core.runtime.events import ListGroups, ListReply
 from sidecar.core.runtime.lost_time import GAP_MS
+from sidecar.core.runtime.service import PROVED_AT_ONCE
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
 from tests.core.test_loading import CONFIG, NewOwner, beat, written
@@ -169,3 +170,25 @@ def test_a_request_that_waited_for_a_lease_is_handled_before_a_newer_one() -> No
     s.service.lease.extended(10**9)
     s.ask(2, beat(s.client))
     assert list(s.replies) == [1, 2]
+
+
+def test_requests_that_waited_for_a_lease_go_on_in_slices() -> None:
+    """Symptom: each request for a proved partition walked through all requests that waited, 5 ms with 5,000 of them,
+    and the first one let all of them go on."""
+    s = Owner(hold_ms=3_000)
+    s.service.lease.lost()
+    count = 2 * PROVED_AT_ONCE
+    for token in range(1, count + 1):
+        assert s.ask(token, beat(s.client)) is None
+    assert s.service.rest_s(s.now, 1.0) == 1.0
+    s.service.lease.extended(10**9)
+    s.service.wake(s.now)
+    s.drive()
+    assert len(s.replies) == PROVED_AT_ONCE and s.service.rest_s(s.now, 1.0) < 0.01
+    s.service.tally.went_on = PROVED_AT_ONCE
+    assert s.ask(count + 1, beat(s.client)) is None, "it must not overtake the others"
+    for _ in range(2):
+        s.service.wake(s.now)
+        s.drive()
+    assert list(s.replies) == list(range(1, count + 2))
+    assert s.service.tally.open == 0 and s.service.rest_s(s.now, 1.0) > 0.01

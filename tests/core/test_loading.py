@@ -11,7 +11,7 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.commands import Append, Claim, Command, Fence, Follow
 from sidecar.core.runtime.effects import Reply
 from sidecar.core.runtime.events import Answer, Event, ListGroups, ListReply
-from sidecar.core.runtime.group_loader import load
+from sidecar.core.runtime.group_loader import AT_ONCE, load
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.service import Service
@@ -55,10 +55,10 @@ class NewOwner:
 
     config = CONFIG
 
-    def __init__(self, log: Log, hold_ms: int = 3_000) -> None:
+    def __init__(self, log: Log, hold_ms: int = 3_000, partitions: int = 1) -> None:
         self.at, self.log = 1_000, log
         ports = Ports({"consumer": BUILT_IN}, Computed(lambda kind, group_id: self.config))
-        self.service = Service(1, 1, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
+        self.service = Service(1, partitions, REGISTRY, ports, log, ServiceSettings(hold_ms=hold_ms, load_at_once=8))
         self.replies: dict[int, Answer] = {}
         self.early: list[tuple[int, Event]] = []
         self.service.lease.extended(10**9)
@@ -73,7 +73,7 @@ class NewOwner:
         return self.service.owners[0]
 
     def take_over(self) -> NewOwner:
-        self.service.assigned([1], 1, {1}, self.now)
+        self.service.assigned([1] * len(self.service.owners), 1, {1}, self.now)
         self.drive()
         return self
 
@@ -82,13 +82,13 @@ class NewOwner:
         while out:
             c = out.pop(0)
             if isinstance(c, Fence):
-                self.owner.lifecycle.fenced(c.attempt, 7, self.now)
+                self.service.owners[c.partition].lifecycle.fenced(c.attempt, 7, self.now)
             elif isinstance(c, Claim):
-                self.owner.lifecycle.claimed(c.attempt, 0, self.now)
+                self.service.owners[c.partition].lifecycle.claimed(c.attempt, 0, self.now)
             elif isinstance(c, Follow):
-                self.owner.replayed(c.attempt, self.now)
+                self.service.owners[c.partition].replayed(c.attempt, self.now)
             elif isinstance(c, Append):
-                self.owner.committed(c.attempt, c.serial, self.now)
+                self.service.owners[c.partition].committed(c.attempt, c.serial, self.now)
             elif isinstance(c, Reply):
                 assert c.token not in self.replies
                 self.replies[c.token] = c.answer
@@ -266,6 +266,21 @@ def test_a_list_of_groups_waits_until_all_are_loaded() -> None:
     assert late.replies[1].code == Code.COORDINATOR_LOAD_IN_PROGRESS and late.service.tally.open == 0
 
 
+def test_requests_load_few_groups_before_the_driver_goes_on() -> None:
+    """Symptom: after a takeover each request loaded its small group at once, 10,000 of them in one iteration of the
+    loop."""
+    log, clients = written(**{f"g{i}": 1 for i in range(3 * AT_ONCE)})
+    s = NewOwner(log).take_over()
+    for token, c in enumerate(clients.values(), 1):
+        s.ask(token, ConsumerHeartbeat(c.group_id, c.member_id, c.epoch))
+    assert len(s.replies) == len(s.owner.shard.groups) == AT_ONCE  # type: ignore[union-attr]
+    s.step()
+    assert s.ask(-1, ConsumerHeartbeat(list(clients)[-1], "m0", 1)) is None, "it must not overtake the one before"
+    s.all()
+    assert list(s.replies)[-1] == -1 and len(s.replies) == 3 * AT_ONCE + 1
+    assert s.service.tally.open == 0
+
+
 def test_many_timers_are_looked_at_in_parts() -> None:
     t = Timers()
     for i in range(3 * SIFTED):
@@ -281,3 +296,23 @@ def test_many_timers_are_looked_at_in_parts() -> None:
     while t.behind:
         told += [key for key, _ in t.expired(2_000)]
     assert len(set(told)) == len(told) == 3 * SIFTED and len(t) == 0
+
+
+def test_timers_of_all_partitions_share_the_work_of_one_wake() -> None:
+    """Symptom: 5,000 sessions that ended together were handled in one wake of 1.1 s, as the limit was that of each
+    partition."""
+    s = NewOwner(Log([]), partitions=3).take_over()
+    timers = [o.shard.timers for o in s.service.owners if o.shard is not None]
+    for each in timers:
+        for i in range(2 * DUE):
+            each.set(("session", "gone", str(i)), s.at)
+    for wakes in range(1, 4):
+        s.at += 1
+        s.service.wake(s.now)
+        assert sum(map(len, timers)) == (6 - wakes) * DUE
+        assert s.service.rest_s(s.now, 1.0) < 0.01
+    assert [len(each) for each in timers] == [DUE] * 3, "each partition has its turn"
+    for _ in range(3):
+        s.at += 1
+        s.service.wake(s.now)
+    assert not any(map(len, timers)) and s.service.rest_s(s.now, 1.0) == 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.runtime.timers import SMALL, Timers
+from sidecar.core.runtime.timers import SMALL, Timers, TimersBudget
 
 
 def test_a_deadline_moved_later_fires_late_and_once() -> None:
@@ -56,4 +56,4 @@ def test_cancelled_timers_take_no_more_memory_than_those_in_force() -> None:
         t.set((f"goes-{n}",), 1_000)
         t.cancel((f"goes-{n}",))
     assert len(t._heap) <= 2 * len(t) + SMALL + 1
-    assert [tag for _, tag in t.expired(1_000)] == list(range(100)) and len(t) == 0
+    assert [tag for _, tag in t.expired(1_000, TimersBudget(due=100))] == list(range(100)) and len(t) == 0

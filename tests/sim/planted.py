@@ -163,7 +163,7 @@ def keeps_the_held_waiting(patch: Patch, sim: Cluster) -> None:
 
 def shuts_out_without_a_lease(patch: Patch, sim: Cluster) -> None:
     real = Owner.wake
-    patch.setattr(Owner, "wake", lambda self, now, proved: real(self, now, True))
+    patch.setattr(Owner, "wake", lambda self, now, budget, proved: real(self, now, budget, True))
 
 
 def gives_sessions_back_without_end(patch: Patch, sim: Cluster) -> None:

@@ -140,9 +140,9 @@ def gives_a_takeover_up(patch: Patch, world: World) -> None:
     """After the first attempt that failed it never tries again."""
     real = Owner.wake
 
-    def planted(self: Any, now: Any, proved: bool = True) -> None:
+    def planted(self: Any, now: Any, budget: Any, proved: bool = True) -> None:
         if self.phase is not Phase.PAUSING:
-            real(self, now, proved)
+            real(self, now, budget, proved)
 
     patch.setattr(Owner, "wake", planted)
 

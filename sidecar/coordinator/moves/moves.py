@@ -10,8 +10,10 @@ of the broker's group that is a member here was taken in, and is removed there.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.moves.adoption import Adoptions, Outcome
@@ -20,7 +22,7 @@ from sidecar.coordinator.moves.fleet_kinds import FleetKinds
 from sidecar.coordinator.moves.forced_rebalance import RebalanceOrders
 from sidecar.coordinator.moves.managed_groups import Rules, Store
 from sidecar.coordinator.moves.native_groups import NativeGroups
-from sidecar.coordinator.moves.parked_requests import ParkedRequests
+from sidecar.coordinator.moves.parked_requests import Key, ParkedRequests
 from sidecar.coordinator.moves.release import Releases
 from sidecar.coordinator.moves.unserved_groups import UnservedGroups
 from sidecar.coordinator.moves.unstable_groups import Patience, UnstableGroups
@@ -37,7 +39,10 @@ from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import Cluster
 from sidecar.link.ports import Figures, Logger, Tasks
+from sidecar.link.turn_queue import TurnQueue
 
+Dispatch = partial[None]
+"""Passes one request on; `args`: its token and event."""
 STATE_READ = ""
 """The key of requests that wait until the state topic has been read to its end, in the place of a group id."""
 
@@ -60,7 +65,8 @@ class MovePorts:
     """The coordinator's calls. `leader_of(partition)`: node id of the broker of its groups, -1 while unknown;
     `run_commands()`: carries out the core's commands; `store(group, values, why)`: writes settings;
     `placeholder_gone(group)`: whether no placeholder is left at the broker; `vacate(group)`: removes a placeholder that
-    is left of a group without records; `fleet`: all sidecars' kinds; `send_rules()`: sends the rules to all fronts."""
+    is left of a group without records; `fleet`: all sidecars' kinds; `send_rules()`: sends the rules to all fronts;
+    `turn_queue`: for requests that go on together."""
 
     leader_of: Callable[[int], int]
     run_commands: Callable[[], None]
@@ -69,6 +75,7 @@ class MovePorts:
     vacate: Callable[[str], None]
     fleet: FleetKinds
     send_rules: Callable[[], None]
+    turn_queue: TurnQueue
 
 
 class Moves:
@@ -91,6 +98,9 @@ class Moves:
         self._settled: BoundedCache[str, bool] = BoundedCache()
         """Groups whose requests go straight to the core: wanted ones that are here, or have no members elsewhere."""
         self.parked = ParkedRequests(service, settings.parked_max)
+        self._queued: dict[str, deque[Dispatch]] = {}
+        """Group id -> its requests that go on in later turns of the loop; newer requests of the group come behind
+        them."""
         self.core = CoreClient(service, ports.run_commands)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
         self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
@@ -108,10 +118,21 @@ class Moves:
     def request(self, token: int, event: Event) -> None:
         """Passes a client's request to the core, parks it, or refuses it."""
         group_id = event.group_id
+        if group_id in self._queued:
+            self.enqueue(token, event)
+        else:
+            self._dispatch(token, event)
+
+    def enqueue(self, token: int, event: Event) -> None:
+        """Passes a request on in a later turn of the loop."""
+        self._enqueue(event.group_id, partial(self._dispatch, token, event))
+
+    def _dispatch(self, token: int, event: Event) -> None:
+        group_id = event.group_id
         if group_id in self._settled or not group_id:
             self._service.request(token, event, now())
         elif not self.rules.ready:
-            self.parked.park(STATE_READ, token, event, self._hold_ms)
+            self._park(STATE_READ, token, event, self._hold_ms)
         else:
             self._look_at(token, event)
 
@@ -125,7 +146,7 @@ class Moves:
             if owner.phase is Phase.ELSEWHERE or not hold_ms:
                 self._service.request(token, event, now())
             else:
-                self.parked.park(owner.partition, token, event, hold_ms)
+                self._park(owner.partition, token, event, hold_ms)
             return
         has_group = owner.has(group_id)
         if self.rules.wanted(group_id):
@@ -133,7 +154,7 @@ class Moves:
                 self._settled[group_id] = True
                 self._service.request(token, event, now())
             else:
-                self.parked.park(group_id, token, event, self._hold_ms)
+                self._park(group_id, token, event, self._hold_ms)
                 self.adoptions.begin(group_id)
         elif has_group and (
             group_id not in self.releases.under_way
@@ -144,18 +165,45 @@ class Moves:
         else:
             refuse(self._service.out, token, event, Code.NOT_COORDINATOR)
 
-    def _go_on(self, held: Iterable[Held]) -> None:
+    def _park(self, key: Key, token: int, event: Event, hold_ms: int) -> None:
+        self.parked.park(key, token, event, hold_ms)
+        for later in self._queued.pop(event.group_id, ()):  # they must not go on before this one
+            later_token, later_event = later.args
+            self.parked.park(key, later_token, later_event, hold_ms)
+
+    def _go_on(self, held: Iterable[Held], dispatch: Callable[[int, Event], None]) -> None:
+        """Passes requests on in slices. Each is dispatched by what holds at its turn."""
         for h in held:
-            self.request(h.token, h.event)
+            self._enqueue(h.event.group_id, partial(dispatch, h.token, h.event))
+
+    def _enqueue(self, group_id: str, dispatch: Dispatch) -> None:
+        self._queued.setdefault(group_id, deque()).append(dispatch)
+        self._ports.turn_queue.add(partial(self._next, group_id))
+
+    def _next(self, group_id: str) -> None:
+        queued = self._queued.get(group_id)
+        if queued is None:  # they were parked anew
+            return
+        dispatch = queued.popleft()
+        if not queued:
+            del self._queued[group_id]
+        dispatch()
+
+    def _dispatch_adopted(self, token: int, event: Event) -> None:
+        """Passes on a request that waited for the adoption of its group, which may not be remembered. It needs another
+        look only if the group was ordered back or its partition was lost meanwhile."""
+        if self.rules.wanted(event.group_id) and self.core.serves_group(event.group_id):
+            self._service.request(token, event, now())
+        else:
+            self._dispatch(token, event)
 
     def _adoption_ended(self, group_id: str, outcome: Outcome) -> None:
         held = self.parked.take(group_id)
         if outcome is Outcome.NOT_TAKEN or not self.rules.wanted(group_id):  # it may have been ordered back meanwhile
-            self._go_on(held)
+            self._go_on(held, self._dispatch)
         else:
             self._settled[group_id] = True
-            for h in held:  # they need no further look, though the group may not be remembered
-                self._service.request(h.token, h.event, now())
+            self._go_on(held, self._dispatch_adopted)
         if outcome is Outcome.TAKEN_IN:
             self._figures("moves", "sidecar", "done").inc()
         self._ports.run_commands()
@@ -166,22 +214,21 @@ class Moves:
         self.rules.begin()
         self.rebalance_orders.begin()
         self._ports.send_rules()
-        self._go_on(self.parked.take(STATE_READ))
+        self._go_on(self.parked.take(STATE_READ), self._dispatch)
         self._ports.run_commands()
 
     def stored(self, group_id: str, name: str) -> None:
         """Takes in a setting that was written to the state topic, or removed from it."""
+        sent = not self.rules.dirty
         if self.rules.stored(group_id, name):
+            if sent:  # one message for all settings that are read together
+                self._ports.turn_queue.add(self._follow_rules)
             if group_id:
                 self._settled.forget(group_id)
             else:
                 self._settled.clear()
-            if self.rules.ready:
-                self.rules.dirty = False
-                self._ports.send_rules()
-                if group_id and self.core.serves_group(group_id):
-                    self._consider(group_id)
-                self.releases.tick()
+            if self.rules.ready and group_id and self.core.serves_group(group_id):
+                self._consider(group_id)
         elif group_id and name == cf.REBALANCE and self.rules.ready:
             self.rebalance_orders.stored(group_id)
 
@@ -203,7 +250,7 @@ class Moves:
         """Lets the partition's requests go on, once this sidecar serves it."""
         if self.rules.ready:
             self.releases.tick()
-        self._go_on(self.parked.take(partition))
+        self._go_on(self.parked.take(partition), self._dispatch)
         for group_id in self.rules.unwanted_in(partition):
             self._vacate(group_id)
 
@@ -220,17 +267,22 @@ class Moves:
     # ---- time ---------------------------------------------------------------------------------------------
     def tick(self) -> None:
         """Does all periodic work of the moves; called about every 50 ms."""
-        if self.rules.dirty and self.rules.ready:
-            self.rules.dirty = False
-            self._ports.send_rules()
+        self._follow_rules()
         for partition in self.parked.partitions():
             if self.core.serves(partition):
-                self._go_on(self.parked.take(partition))
+                self._go_on(self.parked.take(partition), self._dispatch)
         self.parked.expire()
         if self.rules.ready:
             self.rebalance_orders.tick()
             self.releases.tick()
             self.unstable.tick()
+
+    def _follow_rules(self) -> None:
+        """Sends changed rules to the fronts, and begins the releases that they ask for."""
+        if self.rules.dirty and self.rules.ready:
+            self.rules.dirty = False
+            self._ports.send_rules()
+            self.releases.tick()
 
 
 def _joins(event: Event) -> bool:

@@ -64,6 +64,7 @@ from sidecar.link.messages import (
     View,
 )
 from sidecar.link.ports import Figures, FrontEnd, Logger, Tasks
+from sidecar.link.turn_queue import TurnQueue
 from sidecar.state.codec import Encoded, StateCodec
 
 TICK_S = 0.05
@@ -92,7 +93,9 @@ class Coordinator:
         configs, rules = requests.configs, requests.rules
         self._log, self._tasks = log, tasks
         limits = (settings.batch_bytes, settings.lease_ms, settings.quarantine, settings.limits)
-        self.fresh = TopicRefresh(settings.look_s, figures)
+        soon = asyncio.get_running_loop().call_soon
+        turn_queue = TurnQueue("coordinator", soon, self._run_commands, tasks)
+        self.fresh = TopicRefresh(settings.look_s, turn_queue, figures)
         turns = TurnLog(log).turn if settings.turns else None
         ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)
         self.service = Service(settings.node_id, len(state.partitions), REGISTRY, ports, state, settings.service)
@@ -104,7 +107,9 @@ class Coordinator:
         """Token -> open check of a commit or fetch in the core: the answer may have to wait for a placeholder."""
         self.placeholders = Placeholders(settings.placeholders, cluster, self._placeholder_ports(), figures, log, tasks)
         self.share_placeholders = SharePlaceholders(cluster, self._share_ports(), figures, log, tasks)
-        self.moves = Moves(settings.moves, rules, self.service, cluster, self._move_ports(), figures, log, tasks)
+        self.moves = Moves(
+            settings.moves, rules, self.service, cluster, self._move_ports(turn_queue), figures, log, tasks
+        )
         self.fronts.connected[COORDINATORS_OWN] = self.moves.core
         self._regexes = RegexResolver(background, configs, self.fresh, self.fronts.ask_access, self._done, figures, log)
         self._running_commands = False
@@ -166,7 +171,7 @@ class Coordinator:
             append_took=self._figures("append_seconds").observe,
         )
 
-    def _move_ports(self) -> MovePorts:
+    def _move_ports(self, turn_queue: TurnQueue) -> MovePorts:
         async def store(group_id: str, values: dict[str, str | None], why: str) -> None:
             try:
                 await self.requests.rules.settings.put(group_id, values, why, self.append_unfenced)
@@ -181,6 +186,7 @@ class Coordinator:
             vacate=lambda group_id: self.placeholders.occupied(group_id, members=False),
             fleet=FleetKinds(lambda kind: self.assignment.lacking(kind), lambda: len(self.assignment.members)),
             send_rules=lambda: self.fronts.broadcast(self.moves.rules.message()),
+            turn_queue=turn_queue,
         )
 
     def no_placeholder(self, group_id: str) -> bool:
@@ -362,12 +368,18 @@ class Coordinator:
         self._run_commands()
 
     def config_changed(self) -> None:
+        self.requests.configs.unused = False
         self.service.config_changed(now(), self.requests.configs.broker.fences_kept_ms)
         self._run_commands()
 
     def setting_stored(self, group_id: str, name: str) -> None:  # in the state topic; "" stands for brokers
         self.requests.configs.changed(group_id)
-        self.config_changed()
+        if group_id:
+            self.service.owner_of(group_id).config_changed(now(), group_id)
+            self._run_commands()
+        elif not self.requests.configs.unused:  # one change of all groups for all settings that are read together
+            self.requests.configs.unused = True
+            asyncio.get_running_loop().call_soon(self.config_changed)
         self.moves.stored(group_id, name)
 
     def state_read(self) -> None:  # to its end, for the first time

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sidecar.core.runtime.topic_lookup import NAMES_MAX, LookFirst, TopicsSeen
 from sidecar.core.vocabulary.topics import TopicsMoved
 from sidecar.link.ports import Figures
+from sidecar.link.turn_queue import TurnQueue
 
 PASSED_S, SLOW_S = 0.1, 0.5
 """Seconds after a change at which a look should have it, as the change reaches the broker a little after the controller
@@ -40,10 +41,11 @@ class _Wait:
 
 
 class TopicRefresh:
-    def __init__(self, look_s: float, figures: Figures) -> None:
+    def __init__(self, look_s: float, turn_queue: TurnQueue, figures: Figures) -> None:
         self.served = False
         """Whether a MetadataRefresh makes looks. Without one no request waits."""
         self._look_s = look_s
+        self._turn_queue = turn_queue
         self._looked, self._late = figures("topic_looks", "looked"), figures("topic_looks", "late")
         self._waiting: dict[_Wait, None] = {}
         self._wanted = asyncio.Event()
@@ -162,4 +164,4 @@ class TopicRefresh:
                     continue
                 if wait.late is not None:
                     wait.late.cancel()
-                wait.then()
+                self._turn_queue.add(wait.then)

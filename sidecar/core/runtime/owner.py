@@ -49,6 +49,7 @@ from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.settings import ServiceSettings
 from sidecar.core.runtime.shard import Shard
+from sidecar.core.runtime.timers import TimersBudget
 from sidecar.core.runtime.turn import Now, Ports
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.topics import TopicImage
@@ -258,9 +259,9 @@ class Owner:
         return self._replies.idle
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
-    def wake(self, now: Now, proved: bool = True) -> None:
-        """Runs due timers of groups and of the takeover. Not `proved`: the lease is over, and the partition may have
-        another owner by now, which must not be shut out."""
+    def wake(self, now: Now, budget: TimersBudget, proved: bool = True) -> None:
+        """Runs due timers of groups and of the takeover, at most as many as `budget` has left. Not `proved`: the lease
+        is over, and the partition may have another owner by now, which must not be shut out."""
         if self.held:
             self.held.refuse(Code.COORDINATOR_LOAD_IN_PROGRESS, now.mono_ms)
         if self.loader.queue.behind:
@@ -269,9 +270,11 @@ class Owner:
             return
         self.lifecycle.wake(now)
         if self.shard is not None:
-            due = self.shard.timers.next_ms()
-            if due is not None and due <= now.mono_ms:
-                self._run(lambda shard: shard.wake(now), now)
+            timers = self.shard.timers
+            due = timers.next_ms(budget)
+            timers.behind = due is not None and due <= now.mono_ms
+            if timers.behind:
+                self._run(lambda shard: shard.wake(now, budget), now)
 
     def shift(self, by_ms: int, now: Now) -> None:
         """Moves all deadlines later by a time in which no heartbeat could arrive, up to the time since serving began
@@ -283,12 +286,13 @@ class Owner:
         self.image = image
         self._run(lambda shard: shard.topics_changed(image, changed, now), now)
 
-    def config_changed(self, now: Now) -> None:
-        self._run(lambda shard: shard.config_changed(now), now)
+    def config_changed(self, now: Now, group_id: str = "") -> None:
+        self._run(lambda shard: shard.config_changed(now, group_id), now)
 
     def load_next(self, now: Now, count: int = STEP) -> bool:
         """Takes one step of `count` records, or of a few waiting requests. Returns False if nothing is left to do."""
         loader = self.loader
+        self._tally.loaded_at_once = 0
         group_id = loader.queue.next()
         if group_id is None:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -30,9 +31,13 @@ class LogView(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """Number of requests without an answer, over all owners of one sidecar."""
+    """Counts over all owners of one sidecar. `open`: requests without an answer; `loaded_at_once`: groups that were
+    loaded within requests since the driver last called `load_next`; `went_on`: requests that went on since the last
+    `wake`, after they had waited for a lease."""
 
     open: int = 0
+    loaded_at_once: int = 0
+    went_on: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Waiting:
 
     def __init__(self, tally: Tally, out: list[Command]) -> None:
         self._tally, self._out = tally, out
-        self._held: list[Held] = []
+        self._held: deque[Held] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -65,10 +70,15 @@ class Waiting:
         """Holds requests that are counted already."""
         self._held += held
 
+    def take_oldest(self) -> Held:
+        """Takes one request out, and counts it no more."""
+        self._tally.open -= 1
+        return self._held.popleft()
+
     def all(self) -> list[Held]:
         """Takes all requests out, and keeps them counted."""
-        held, self._held = self._held, []
-        return held
+        held, self._held = self._held, deque()
+        return list(held)
 
     def refuse(self, code: Code, now_ms: int | None = None) -> None:
         """Refuses the requests whose time is over at `now_ms`, or all if None."""

@@ -22,6 +22,7 @@ from sidecar.core.runtime.pending_requests import Held, LogView, Tally, Waiting,
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.runtime.settings import ServiceSettings
+from sidecar.core.runtime.timers import TimersBudget
 from sidecar.core.runtime.turn import Now, Ports
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
@@ -32,6 +33,8 @@ GOLDEN = 0.6180339887
 """Golden ratio minus one: the fractional parts of its multiples spread evenly, however many they are."""
 FENCES_IN_TIME = 4
 """A fence is renewed at least this many times within the time for which brokers remember it."""
+PROVED_AT_ONCE = 64
+"""Requests that go on in one `wake` after they waited for a lease: thousands may have waited."""
 LEAST_REST_MS = 5
 """Timers that are due within this time of each other are handled together."""
 
@@ -63,8 +66,8 @@ class Service:
         self._listing = GroupListing(self.owners, log, self.settings.hold_ms, self.tally, self.out)
         self._image = TopicImage()
         self._topics: tuple[Topic, ...] = ()
-        self._unproved = Waiting(self.tally, self.out)
-        """Requests for partitions served here, while no lease on them is proved."""
+        self._unproved: dict[int, Waiting] = {}
+        """By partition served here: its requests since it had no lease. Newer ones wait behind them."""
         self._fences_kept_ms = FOR_EVER_MS
         self._lost_time = LostTime(partitions)
         self._logged_ms = -LOG_AGAIN_MS
@@ -88,7 +91,9 @@ class Service:
         self.out.append(Log("ownership lost", {"why": why, "partitions": owned}, "warning"))
         self.lease.lost()
         self.owner_map.lost()
-        self._unproved.refuse(Code.NOT_COORDINATOR)
+        for waiting in self._unproved.values():
+            waiting.refuse(Code.NOT_COORDINATOR)
+        self._unproved.clear()
         self.resign_all(why)
 
     def map_missed(self) -> None:
@@ -128,25 +133,30 @@ class Service:
             self._listing.answer_groups_with_records(token, event)
         else:
             owner = self.owner_of(event.group_id)
-            if owner.lease.valid(now):
-                if self._unproved:  # an older request of the same member must not come after this one
-                    self._go_on_proved(now)
+            valid = owner.lease.valid(now)
+            if valid and owner.partition in self._unproved:
+                # An older request of the same member must not come after this one.
+                self._go_on_proved(owner, now)
+            if valid and owner.partition not in self._unproved:
                 owner.request(token, event, now)
             elif owner.phase is Phase.ELSEWHERE or not self.settings.hold_ms:
                 refuse(self.out, token, event, Code.NOT_COORDINATOR)
             else:  # probably still this sidecar's: mostly the proof is only late
-                self._unproved.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
+                waiting = self._unproved.setdefault(owner.partition, Waiting(self.tally, self.out))
+                waiting.hold(Held(token, event, now.mono_ms + self.settings.hold_ms))
 
-    def _go_on_proved(self, now: Now) -> None:
-        for h in self._unproved.all():
-            owner = self.owner_of(h.event.group_id)
-            if owner.lease.valid(now):
-                self.tally.open -= 1
-                owner.request(h.token, h.event, now)
-            elif owner.phase is Phase.ELSEWHERE or h.until_ms <= now.mono_ms:
-                self._unproved.refuse_one(h, Code.NOT_COORDINATOR)
-            else:
-                self._unproved.again([h])
+    def _go_on_proved(self, owner: Owner, now: Now) -> None:
+        """Lets requests of this partition go on that waited for the lease, the oldest first; PROVED_AT_ONCE of all
+        partitions before the next `wake`."""
+        waiting = self._unproved[owner.partition]
+        while waiting and self.tally.went_on < PROVED_AT_ONCE and owner.lease.valid(now):
+            self.tally.went_on += 1
+            h = waiting.take_oldest()
+            owner.request(h.token, h.event, now)
+        if not owner.lease.valid(now):
+            waiting.refuse(Code.NOT_COORDINATOR, None if owner.phase is Phase.ELSEWHERE else now.mono_ms)
+        if not waiting:
+            del self._unproved[owner.partition]
 
     def touch(self, group_id: str, member_id: str, now: Now) -> None:
         """Takes in that a front has answered this member's heartbeat under a grant."""
@@ -160,20 +170,24 @@ class Service:
 
     # ---- time, topics, settings ---------------------------------------------------------------------------
     def wake(self, now: Now) -> None:
-        """Runs due work. The driver calls this every 50 ms or so, and when a timer is due."""
+        """Runs due work. The driver calls this every 50 ms or so, and when a timer is due. If there is too much for one
+        call, the rest waits for the next one, and `rest_s` is short."""
         if pause_ms := self._lost_time.woken(now):
             self.out.append(Log("the process stood still", {"ms": pause_ms}, "warning"))
         self._listing.go_on(now)
         answered = self.lease.take_answered()
-        for p, owner in enumerate(self.owners):
+        budget = TimersBudget()
+        first = now.mono_ms % len(self.owners)  # another one each time, so that all have their part of the work
+        for owner in (*self.owners[first:], *self.owners[:first]):
             valid = owner.lease.valid(now)
-            if lost_ms := self._lost_time.take(p, valid):
+            if lost_ms := self._lost_time.take(owner.partition, valid):
                 owner.shift(lost_ms, now)
-            owner.wake(now, valid)
+            owner.wake(now, budget, valid)
             if valid and owner.shard is not None and answered:
                 self._renew(owner, now)
-        if self._unproved:
-            self._go_on_proved(now)
+        self.tally.went_on = 0
+        for p in list(self._unproved):
+            self._go_on_proved(self.owners[p], now)
         self._log_problem(now)
 
     def rest_s(self, now: Now, most_s: float) -> float:
@@ -181,11 +195,14 @@ class Service:
         overdue timer does not shorten the rest: it waits for something else than its time."""
         most_ms = int(most_s * 1000)
         rest_ms = most_ms
+        if any(self.owners[p].lease.valid(now) for p in self._unproved):
+            return LEAST_REST_MS / 1000
+        budget = TimersBudget()
         for owner in self.owners:
             timers = owner.shard.timers if owner.shard is not None else None
             if timers is not None and timers.behind:
                 return LEAST_REST_MS / 1000
-            due_ms = timers.next_ms() if timers is not None else None
+            due_ms = timers.next_ms(budget) if timers is not None else None
             if due_ms is not None and now.mono_ms < due_ms < now.mono_ms + rest_ms:
                 rest_ms = due_ms - now.mono_ms
         return most_s if rest_ms == most_ms else max(rest_ms, LEAST_REST_MS) / 1000

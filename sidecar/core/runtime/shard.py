@@ -24,7 +24,7 @@ from sidecar.core.runtime.offset_checks import (
 from sidecar.core.runtime.quarantine import refuse_joins
 from sidecar.core.runtime.records import Record, Tombstone
 from sidecar.core.runtime.registry import NO_GROUP, Group, GroupKind, Handler, Registry
-from sidecar.core.runtime.timers import Timers
+from sidecar.core.runtime.timers import Timers, TimersBudget
 from sidecar.core.runtime.topic_lookup import TopicsSeen
 from sidecar.core.runtime.turn import Now, Ports, Soft, Turn
 from sidecar.core.vocabulary.errors import Code, CoordinatorError, InvariantError
@@ -113,12 +113,12 @@ class Shard:
             turn.reply(token, event.refused(exc.code, exc.message))
         return fx
 
-    def wake(self, now: Now) -> Effects:
-        """Runs every timer that is due. A silent member stays while no member of its group can be answered, and gets
-        the lost time back."""
+    def wake(self, now: Now, budget: TimersBudget | None = None) -> Effects:
+        """Runs the timers that are due, at most as many as `budget` has left. A silent member stays while no member of
+        its group can be answered, and gets the lost time back."""
         turn = self._turn
         fx = turn.begin(now)
-        for key, tag in self.timers.expired(now.mono_ms):
+        for key, tag in self.timers.expired(now.mono_ms, budget):
             group = self.groups.get(key[1])
             if key[0] in self.registry.removing and (waited_ms := self._waits_ms(key[1], now.mono_ms)):
                 self.timers.set(key, now.mono_ms + waited_ms, tag)
@@ -153,11 +153,11 @@ class Shard:
             self._kind_of(group).topics_changed(turn, group, changed)
         return fx
 
-    def config_changed(self, now: Now) -> Effects:
-        """Voids all grants: their answers carry settings that may have changed."""
+    def config_changed(self, now: Now, group_id: str = "") -> Effects:
+        """Voids the grants of this group, or all for "": their answers carry settings that may have changed."""
         fx = self._turn.begin(now)
-        for group_id in self.groups:
-            self.changed(group_id)
+        for each in (group_id,) if group_id else self.groups:
+            self.changed(each)
         return fx
 
     def granted(self, grant: Grant) -> bool:

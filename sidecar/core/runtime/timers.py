@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 Key = tuple[str, ...]
-SIFTED, DUE = 2_000, 200
-"""Limits of one call: entries of the heap that it moves to their later deadlines, and timers that it expires. After a
-takeover and many heartbeats, the deadlines of a large group lie close together."""
+SIFTED, DUE = 2_000, 50
+"""Limits of one wake over all partitions: entries of a heap that it moves to their later deadlines, and timers that it
+expires. After a takeover and many heartbeats, the deadlines of many members lie close together."""
 SMALL = 1_000
 """A heap of this length may hold any number of cancelled timers."""
+
+
+@dataclass(slots=True)
+class TimersBudget:
+    """Work that one wake may still do: entries to move, and timers to expire. A count, and no time, so that simulations
+    repeat."""
+
+    sifted: int = SIFTED
+    due: int = DUE
 
 
 class Timers:
@@ -56,33 +66,34 @@ class Timers:
         entry = self._deadlines.get(key)
         return None if entry is None else entry[0]
 
-    def next_ms(self) -> int | None:
+    def next_ms(self, budget: TimersBudget | None = None) -> int | None:
         """Returns when to call `expired` next; may be early, never late."""
-        self._sift(SIFTED)
+        self._sift(budget or TimersBudget())
         return self._heap[0][0] if self._heap else None
 
-    def _sift(self, left: int) -> int:
-        """Brings the earliest deadline in force to the front of the heap, in at most `left` steps. Returns how many
-        steps remain."""
+    def _sift(self, budget: TimersBudget) -> int:
+        """Brings the earliest deadline in force to the front of the heap, in as many steps as `budget` has left.
+        Returns how many remain."""
         heap = self._heap
-        while heap and left:
+        while heap and budget.sifted:
             at, key = heap[0]
             live = self._deadlines.get(key)
             if live is not None and live[0] <= at:
                 break
-            left -= 1
+            budget.sifted -= 1
             heappop(heap)
             if live is not None:
                 heappush(heap, (live[0], key))
-        return left
+        return budget.sifted
 
-    def expired(self, mono_ms: int) -> Iterator[tuple[Key, int]]:
-        """Takes out the timers that are due and yields them in order of their deadlines, DUE of them at most. The
-        handling of one may move or cancel later ones; each comes once at most."""
+    def expired(self, mono_ms: int, budget: TimersBudget | None = None) -> Iterator[tuple[Key, int]]:
+        """Takes out the timers that are due and yields them in order of their deadlines, as many as `budget` has left.
+        The handling of one may move or cancel later ones; each comes once at most."""
         due: dict[Key, None] = {}
-        heap, left = self._heap, SIFTED
-        while len(due) < DUE and (left := self._sift(left)) and heap and heap[0][0] <= mono_ms:
+        heap, budget = self._heap, budget or TimersBudget()
+        while budget.due and self._sift(budget) and heap and heap[0][0] <= mono_ms:
             due[heappop(heap)[1]] = None
+            budget.due -= 1
         self.behind = bool(heap) and heap[0][0] <= mono_ms
         for key in due:
             live = self._deadlines.get(key)

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.core.runtime.events import DeletionCheck
 from sidecar.core.vocabulary.errors import Code
+from sidecar.link.loopback import IN_A_ROW
 from tests.coordinator.moves.moving import QUICK, Broker, beats, being_taken_over, classic, run
-from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
+from tests.inprocess.embedded_sidecar import EmbeddedSidecar, turns, until
 from tests.inprocess.messages import join
 
 
@@ -74,3 +76,35 @@ def test_more_requests_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch
         assert sidecar.metrics.value("parked") == 0
 
     run(test, moves=replace(QUICK, parked_max=1))
+
+
+def test_parked_requests_go_on_in_slices_and_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: at a takeover 10,000 parked requests went on in one iteration of the loop, for 3.5 s, and the peers took
+    the sidecar for dead. A newer request of a group, or one that is parked anew, overtakes no older one."""
+    Broker(monkeypatch, classic("n1"))
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        moves, count = sidecar.coordinator.moves, 3 * IN_A_ROW
+        asked: list[int] = []
+        sidecar.service.request = lambda token, event, now: asked.append(token)  # type: ignore[method-assign]
+        for i in range(count):
+            moves.parked.park(0, i, DeletionCheck(f"g{i % 2}"), 1_000)
+        moves._settled["g0"] = moves._settled["g1"] = True
+        moves.took_over(0)
+        assert not asked
+        for slices in range(1, 3):
+            await asyncio.sleep(0)
+            assert len(asked) == slices * IN_A_ROW
+        moves.request(count, DeletionCheck("g0"))
+        await being_taken_over(sidecar)
+        await turns()
+        assert asked == list(range(2 * IN_A_ROW)) and len(moves.parked) == IN_A_ROW + 1
+        moves._settled["g0"] = moves._settled["g1"] = True
+        moves.took_over(0)
+        await turns()
+        assert [[t for t in asked if t % 2 == i] for i in (0, 1)] == [
+            list(range(0, count + 1, 2)),
+            list(range(1, count, 2)),
+        ]
+
+    run(test)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sidecar.coordinator.runtime.topic_refresh import ALL, TopicRefresh
 from sidecar.core.vocabulary.errors import Code
+from sidecar.link.loopback import IN_A_ROW
 from sidecar.link.messages import TopicsPassed
+from sidecar.link.turn_queue import TurnQueue
 from sidecar.proxy.internal import Passing
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import Bench, run
-from tests.inprocess.embedded_sidecar import EmbeddedClient, until
+from tests.inprocess import clock
+from tests.inprocess.embedded_sidecar import Counted, EmbeddedClient, until
 from tests.inprocess.messages import assigned, beat, join
 
 REFRESH: dict[str, Any] = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
@@ -380,3 +385,22 @@ def test_a_look_that_fails_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         assert b.sidecar.metrics.value("topic_looks", "late") == 0
 
     run(test, monkeypatch, **{**REFRESH, "metadata_refresh_s": 60.0})
+
+
+def test_requests_that_waited_for_one_look_go_on_in_slices() -> None:
+    """Symptom: after a look all heartbeats that had waited for it went on in one call."""
+
+    async def main() -> None:
+        went_on: list[int] = []
+        turn_queue = TurnQueue("test", asyncio.get_running_loop().call_soon, lambda: None, SimpleNamespace())
+        fresh = TopicRefresh(0.0, turn_queue, Counted())
+        fresh.served = True
+        for i in range(3 * IN_A_ROW):
+            fresh.look(ALL, partial(went_on.append, i))
+        await fresh.during(asyncio.sleep(0))
+        assert not went_on
+        for slices in range(1, 4):
+            await asyncio.sleep(0)
+            assert went_on == list(range(slices * IN_A_ROW))
+
+    clock.run(main())
