@@ -258,8 +258,7 @@ class Coordinator:
 
     def _check_again(self, token: int, event: CommitCheck | FetchCheck) -> None:
         self._checks[token] = event
-        self.moves.request(token, event)
-        self._run_commands()
+        self.moves.enqueue(token, event)
 
     def show(self, view: View) -> None:
         if view != self.view:

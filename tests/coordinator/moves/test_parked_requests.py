@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.runtime.events import DeletionCheck
+from sidecar.core.runtime.offset_checks import CommitCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.loopback import IN_A_ROW
 from tests.coordinator.moves.moving import QUICK, Broker, beats, being_taken_over, classic, run
@@ -106,5 +107,21 @@ def test_parked_requests_go_on_in_slices_and_in_their_order(monkeypatch: pytest.
             list(range(0, count + 1, 2)),
             list(range(1, count, 2)),
         ]
+
+    run(test)
+
+
+def test_commits_that_waited_for_a_placeholder_go_on_in_slices() -> None:
+    """Symptom: once a placeholder was there, all commits of its group were checked again in one call."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        checked: list[int] = []
+        sidecar.service.request = lambda token, event, now: checked.append(token)  # type: ignore[method-assign]
+        for token in range(2 * IN_A_ROW):
+            sidecar.coordinator._check_again(token, CommitCheck("g", "m1", 1, None, 9, False, ()))
+        sidecar.coordinator.moves._settled["g"] = True
+        for slices in range(3):
+            assert checked == list(range(slices * IN_A_ROW))
+            await asyncio.sleep(0)
 
     run(test)
