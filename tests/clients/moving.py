@@ -39,13 +39,14 @@ BATCH = 500
 
 
 def groups(kafka: LocalKafka, *args: str, skip: int = -1) -> tuple[int, str]:
-    """The command `sidecar groups`; its exit code and what it printed."""
+    """The command `sidecar groups`; its exit code and what it printed, but for the lines that tell of its waiting."""
     n = next(n for n in kafka.nodes if n.node_id != skip)
     command = [sys.executable, "-m", "sidecar.cli.main", "groups", *args]
     if "describe" not in args:
         command += ["--bootstrap", f"127.0.0.1:{n.sidecar_port}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    return done.returncode, done.stdout + done.stderr
+    errors = "".join(line for line in done.stderr.splitlines(keepends=True) if "not done yet" not in line)
+    return done.returncode, done.stdout + errors
 
 
 def picture(kafka: LocalKafka, n: Broker, group: str) -> dict[str, Any]:
