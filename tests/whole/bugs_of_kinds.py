@@ -103,7 +103,7 @@ def copartitions_nothing(patch: Patch, world: World) -> None:
 
 def creates_no_topics(patch: Patch, world: World) -> None:
     """Internal topics are missed, and nobody is asked to create them."""
-    patch.setattr(streams_step, "create", lambda turn, group: ())
+    patch.setattr(streams_step, "create", lambda turn, group, member: ())
 
 
 def writes_no_current_tasks(patch: Patch, world: World) -> None:
