@@ -27,12 +27,11 @@ from msgspec import Struct
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.codec import FRAME_BYTES, Frames, Hello, LinkCodec, LinkError
+from sidecar.link.loopback import IN_A_ROW
 from sidecar.link.messages import ToCoordinator, ToFront
 from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
 from sidecar.process.version import package_version
 
-IN_A_ROW = 64
-"""Messages that are handled before the loop turns: a few milliseconds of work."""
 RETRY_S = 0.05
 STRANGER_S = 1.0
 """Pause before the next attempt where the other process is of another version."""

@@ -14,10 +14,11 @@ import pytest
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.link.codec import Hello, LinkCodec
+from sidecar.link.loopback import IN_A_ROW
 from sidecar.link.messages import SettingsPassed, ToCoordinator, Touch, Void
 from sidecar.process import unix_link
 from sidecar.process.tasks import Supervisor
-from sidecar.process.unix_link import IN_A_ROW, LinkTaken, UnixClient, UnixServer, serve_unix
+from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
 from sidecar.process.version import package_version
 from tests.inprocess.embedded_sidecar import Lines, turns, until
 from tests.process.test_limits import Ends

@@ -367,7 +367,7 @@ class Coordinator:
         self._run_commands()
 
     def config_changed(self) -> None:
-        self.requests.configs.unused = False
+        self.requests.configs.not_followed = False
         self.service.config_changed(now(), self.requests.configs.broker.fences_kept_ms)
         self._run_commands()
 
@@ -376,8 +376,8 @@ class Coordinator:
         if group_id:
             self.service.owner_of(group_id).config_changed(now(), group_id)
             self._run_commands()
-        elif not self.requests.configs.unused:  # one change of all groups for all settings that are read together
-            self.requests.configs.unused = True
+        elif not self.requests.configs.not_followed:  # one change of all groups for all settings that are read together
+            self.requests.configs.not_followed = True
             asyncio.get_running_loop().call_soon(self.config_changed)
         self.moves.stored(group_id, name)
 

@@ -78,8 +78,8 @@ class SettingsInForce:
         self._common: dict[str, dict[str, Any]] = {}
         """Kind -> the values of its groups that have none of their own."""
         makers: dict[str, Callable[[str], Any]] = {kind: partial(self._make, kind) for kind in self._rows}
-        self.unused = False
-        """Whether there are new settings at broker level of which the core does not know yet: grants may be older."""
+        self.not_followed = False
+        """Whether settings at broker level have changed, and the core does not follow them yet: grants may be older."""
         self.groups = group_configs({**makers, CLASSIC: self._make_classic})
 
     async def refresh(self, cluster: Cluster) -> bool:
