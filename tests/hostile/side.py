@@ -56,26 +56,31 @@ def waits_of_client(times_ms: Iterable[float]) -> list[float]:
     return [t - i * step for t in times_ms for i in range(1 + int(t / step))]
 
 
-def p99(times_ms: Iterable[float]) -> float:
-    return round(percentile(waits_of_client(times_ms) or [0.0], 0.99), 2)
+def of_client(times_ms: Iterable[float], share: float = 0.99) -> float:
+    """Returns what this share of the client's waits does not exceed."""
+    return round(percentile(waits_of_client(times_ms) or [0.0], share), 2)
 
 
 @dataclass
 class Waits:
-    """p99s in ms of one bystander (waits.py), infinity if it was not served any more. `other`: responses that were not
-    the same as the first one."""
+    """p99s in ms of one bystander (waits.py), infinity if it was not served any more. `work_p90_ms`: what does not
+    depend on one event in the seconds that were measured. `other`: responses that were not the same as the first
+    one."""
 
     wall_ms: float = 0.0
     work_ms: float = 0.0
     idle_ms: float = 0.0
     other: int = 0
+    work_p90_ms: float = 0.0
 
     @classmethod
     def of(cls, waits: Iterable[Sequence[float]], other: int, broken: str) -> Waits:
         if broken:
-            return cls(inf, inf, inf, other)
+            return cls(inf, inf, inf, other, inf)
         known = [Wait(*w) for w in waits]
-        return cls(p99(w.wall for w in known), p99(w.work for w in known), p99(w.idle for w in known), other)
+        work = [w.work for w in known]
+        wall_ms, idle_ms = of_client(w.wall for w in known), of_client(w.idle for w in known)
+        return cls(wall_ms, of_client(work), idle_ms, other, of_client(work, 0.9))
 
     def __str__(self) -> str:
         return f"{self.wall_ms:.0f}/{self.work_ms:.0f}/{self.idle_ms:.0f}"

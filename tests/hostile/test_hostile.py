@@ -19,9 +19,9 @@ import pytest
 from benchmarks.common import cpu_s, create_topic
 from benchmarks.heartbeat import TOPIC, join
 from sidecar.drill.local import LocalKafka
-from tests.hostile.attacks import HALF_OPEN
+from tests.hostile.attacks import CROWD, HALF_OPEN
 from tests.hostile.run import under
-from tests.hostile.side import MIB, Side, fill
+from tests.hostile.side import MIB, Side, fill, measure_bystanders
 from tests.hostile.target import DATA, HOST
 
 pytestmark = pytest.mark.tier("all")
@@ -33,8 +33,6 @@ RATE = 50
 """New connections a second: fewer than come on a busy machine."""
 WORK_MS = 200.0
 """Work that the loop may do for others while a bystander waits; infinite if it is not served any more."""
-CROWD_MS = 50.0
-"""The same of a member's heartbeats while hundreds send as fast as they can: what the product promises."""
 GROWS_MIB = 250
 IDLE_CPU = 0.1
 """Share of a core. An idle sidecar uses 0.02."""
@@ -76,8 +74,8 @@ def attacked(side: Side, name: str, seconds: float = 3) -> dict[str, Any]:
     """The attack goes on for so long, and bystanders are served. What the loop works while the broker has a request is
     not what this waits for: one beside the sidecar says how long that is."""
     found = under(side, name, seconds)
-    assert found["beat"]["work_ms"] < WORK_MS, found
-    assert found["passed"]["work_ms"] - found["direct"]["work_ms"] < WORK_MS, found
+    assert found["beat"]["work_p90_ms"] < WORK_MS, found
+    assert found["passed"]["work_p90_ms"] - found["direct"]["work_p90_ms"] < WORK_MS, found
     assert found["rss_most_mib"] - found["rss_before_mib"] < GROWS_MIB, found
     return found
 
@@ -134,10 +132,12 @@ def test_clients_that_read_nothing_are_read_no_further(side: tuple[Side, LocalKa
 @pytest.mark.parametrize("name", ["many_heartbeats", "many_produce"])
 def test_hundreds_who_send_what_they_can_leave_others_their_turn(side: tuple[Side, LocalKafka], name: str) -> None:
     """Symptoms: each had its turn in every iteration of the loop, and heartbeats waited 50 to 200 ms for all of them;
-    and when the coordinator answered a hundred at once, each had a whole turn then, 20 to 90 ms together."""
+    and when the coordinator answered a hundred at once, each had a whole turn then, 20 to 90 ms together. A heartbeat
+    waits for no more work than one request of each."""
+    quiet = measure_bystanders(side[0], 2)[0]
     found = attacked(side[0], name, 5)
     assert found["answered"] > 0
-    assert found["beat"]["work_ms"] < CROWD_MS, found
+    assert found["beat"]["work_p90_ms"] < CROWD * quiet.work_p90_ms, (found, quiet)
 
 
 @pytest.mark.parametrize(
