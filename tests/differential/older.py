@@ -5,6 +5,8 @@ reason."""
 
 from __future__ import annotations
 
+import re
+
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.zookeeper import numbers
 from sidecar.wire.generated import consumer_group_describe as cd
@@ -35,9 +37,11 @@ def harmless_difference(s: Step, ours: object, theirs: object) -> str:
         return EMPTIED if same and theirs[4] < ours[4] == ours[3] else ""
     if s.verb == "alter" and ours[0] == theirs[0] == INVALID_CONFIG:
         (name,) = s.options
-        ends = ("greater than or equal to group.consumer.min", "less than or equal to group.consumer.max")
-        words = any(theirs[1].startswith(f"{name} must be {end}.") for end in ends)
-        return RANGE if words and ours[1].startswith(f"{name} must be in the range ") else ""
+        words = re.match(
+            rf"{re.escape(name)} must be (greater|less) than or equal to group\.\w+\.(min|max)\.", theirs[1]
+        )
+        told = re.match(rf"{re.escape(name)} must be (in the range|less than or equal to) \d", ours[1])
+        return RANGE if words and told else ""
     return ""
 
 

@@ -379,9 +379,10 @@ def main() -> int:
     ):
         start = time.monotonic()
         if a.streams or a.share:
-            from tests.differential.share_and_streams import SHARE, STREAMS, play_families
+            from tests.differential.share_and_streams import SHARE, play_families, streams_of
 
-            steps, found = asyncio.run(play_families(kafka, seeds, a.seed is not None, SHARE if a.share else STREAMS))
+            family = SHARE if a.share else streams_of(a.kafka)
+            steps, found = asyncio.run(play_families(kafka, seeds, a.seed is not None, family))
         elif a.classic or a.mixed:
             what = MIXED if a.mixed else CLASSIC
             steps, found = asyncio.run(play_classics(kafka, seeds, a.seed is not None, what))

@@ -13,10 +13,12 @@ from sidecar.drill.local import LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import Parted
+from tests.differential.older import is_older
 from tests.differential.run import Difference, admin_of, change_topic, play_many, wait_for_topics
 from tests.differential.script import Step
 from tests.differential.share import ShareSide, make_share
 from tests.differential.streams import StreamsSide
+from tests.differential.streams_before import StreamsSideBefore, make_streams_before
 from tests.differential.streams_script import make_streams
 from tests.differential.topology import same_hash
 
@@ -34,8 +36,15 @@ class Family:
     side: type[StreamsSide] | type[ShareSide]
 
 
+STREAMS_BEFORE = Family("b", "streams", make_streams_before, StreamsSideBefore)
+"""For a Kafka before the anchor."""
 STREAMS = Family("s", "streams", make_streams, StreamsSide)
 SHARE = Family("h", "share", make_share, ShareSide)
+
+
+def streams_of(version: str) -> Family:
+    """Returns the scripts of streams groups that a broker of this version can play."""
+    return STREAMS_BEFORE if is_older(version) else STREAMS
 
 
 class Script:

@@ -1,8 +1,8 @@
 """Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
-Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts, and a
-share of them on the Kafka before the anchor. What differs on purpose is in docs/reference/differences.md. More: `make
-differential SCRIPTS=10000`.
+Each run plays other seeds (the header of the run names the first); test-all plays the full number of scripts, and of
+consumer and classic groups a share on the Kafka before the anchor. What differs on purpose is in
+docs/reference/differences.md. More: `make differential SCRIPTS=10000`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pytest
 from sidecar.drill.artifacts import BEFORE, KAFKA
 from sidecar.drill.local import LocalKafka
 from tests.differential.run import CLASSIC, MIXED, Play, cluster, play_all, play_classics
-from tests.differential.share_and_streams import SHARE, STREAMS, Family, play_families
+from tests.differential.share_and_streams import SHARE, Family, play_families, streams_of
 from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
 SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
 OLDER_SHARE = 4
-"""The Kafka before the anchor plays the scripts of the anchor, divided by this."""
+"""The Kafka before the anchor plays the scripts of consumer and classic groups of the anchor, divided by this."""
 LEAST_STEPS = 20
 """The steps of a script on average, at least: the scripts are about something."""
 
@@ -59,13 +59,11 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
 
 
 def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, SHARE, seeds.of(_share(both, SHARE_SCRIPTS)))
+    _play(both, SHARE, seeds.of(SHARE_SCRIPTS))
 
 
-@pytest.mark.parametrize("both", [KAFKA], indirect=True)
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
-    """4.3.1 has neither static members nor offsets of tasks, and another assignor: each script would end soon."""
-    _play(both, STREAMS, seeds.of(STREAMS_SCRIPTS))
+    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS))
 
 
 def _play(both: LocalKafka, what: Family, played: range) -> None:

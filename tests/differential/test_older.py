@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_describe as cd
 from tests.differential.older import ASSIGNOR, EMPTIED, RANGE, harmless_difference, is_older, parts
 from tests.differential.script import Step
+from tests.differential.streams_before import FULL, PROMOTED, STICKY, StreamsSideBefore
 
 pytestmark = pytest.mark.tier("quick")
 
@@ -79,3 +83,31 @@ def test_a_join_after_which_the_groups_differ(
     before: cd.DescribedGroup, assignor: str, names: bool, ours: object, theirs: object, why: str
 ) -> None:
     assert parts(before, assignor, names, ours, theirs) == why
+
+
+ALL, SOME = {"active": {"0": [0, 1]}, "standby": {}, "warmup": {}}, {"active": {"0": [0]}, "standby": {}, "warmup": {}}
+
+
+def beat(epoch: int = 2, tasks: object = None, code: int = 0) -> tuple[object, ...]:
+    return code, None, "m1", epoch, (5000,), [], tasks, 0, None, False
+
+
+@pytest.mark.parametrize(
+    ("members", "standby", "ours", "theirs", "why"),
+    [
+        ("m1 m2", {}, beat(3, ALL), beat(2, SOME), STICKY),
+        ("m1", {}, beat(2, ALL), beat(2, SOME), ""),
+        ("m1 m2", {}, beat(3), beat(2), ""),
+        ("m1", {"0": [1]}, beat(3, ALL), beat(2, SOME), PROMOTED),
+        ("m1", {"0": [1]}, beat(2, SOME), beat(3, ALL), ""),
+        ("m1", {}, beat(3), beat(0, None, 81), FULL),
+        ("m2", {}, beat(3), beat(0, None, 81), ""),
+    ],
+)
+def test_where_a_script_of_a_streams_group_ends(
+    members: str, standby: dict[str, list[int]], ours: tuple[object, ...], theirs: tuple[object, ...], why: str
+) -> None:
+    side = StreamsSideBefore(cast(BrokerConnection, None), "g", {})
+    side.static.update(dict.fromkeys(members.split()))
+    side.known, side.standbys = "m1" in side.static, standby
+    assert side.ends(ours, theirs) == why
