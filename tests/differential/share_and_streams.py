@@ -14,7 +14,7 @@ from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import Parted
 from tests.differential.older import is_older
-from tests.differential.run import Difference, admin_of, change_topic, play_many, wait_for_topics
+from tests.differential.run import KNOWN_S, Difference, admin_of, change_topic, play_many, until, wait_for_topics
 from tests.differential.script import Step
 from tests.differential.share import ShareSide, make_share
 from tests.differential.streams import StreamsSide
@@ -98,8 +98,12 @@ class Script:
         topics = [t for side in self.sides for t in (await side.internal_topics()).items()]
         wanted = [name for name, replicas in topics if replicas < TOO_MANY]
         counts: dict[str, int] = {}
-        while len(counts) < len(wanted):
-            counts = await self._partitions(wanted)
+
+        async def all_created() -> bool:
+            counts.update(await self._partitions(wanted))
+            return len(counts) == len(wanted)
+
+        await until(all_created, KNOWN_S)
         await wait_for_topics(self.sides, self.conn, counts, wanted)
         if len(wanted) < len(topics):
             raise Parted("a topic cannot be created")

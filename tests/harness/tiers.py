@@ -223,7 +223,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session")
 def seeds(pytestconfig: pytest.Config) -> Seeds:
-    return Seeds(int(os.environ[FIRST_SEED]), SEEDS[tier_of_run(pytestconfig)])
+    return Seeds(int(os.environ[FIRST_SEED]), tier_of_run(pytestconfig))
 
 
 def seeds_of_run(count: int) -> range:
@@ -235,15 +235,13 @@ def seeds_of_run(count: int) -> range:
 class Seeds:
     """The seeds that a random test plays: other ones in each run, more of them in later tiers."""
 
-    def __init__(self, first: int, share: float) -> None:
-        self.first, self.share = first, share
+    def __init__(self, first: int, tier: str) -> None:
+        self.first, self.tier = first, tier
 
-    def of(self, full: int, least: int = 1, quick: int | None = None) -> range:
+    def of(self, full: int, least: int = 1, **counts: int) -> range:
         """Returns the seeds of this run for a test whose full number is `full`; SEEDS has each tier's share.
 
-        `quick`: the number in `make quick`, where the share costs too much.
+        `counts`: the number in a tier that plays another one than its share, by the tier's name.
         """
-        count = round(full * self.share)
-        if quick is not None and self.share == SEEDS["quick"]:
-            count = quick
+        count = counts.get(self.tier, round(full * SEEDS[self.tier]))
         return range(self.first, self.first + max(least, count))
