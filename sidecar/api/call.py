@@ -199,11 +199,13 @@ class Sizes:
 class OwnNames:
     """Names that belong to the sidecars alone: their group, and the transactional ids of the partitions of `topic`. A
     client has no rights to these, whatever the broker's authorizer says. Empty: nothing is kept from this client.
-    `brokers_come`: the listener serves brokers as well, which verify transactions for each other."""
+    `brokers_come`: the listener serves brokers as well, which verify transactions for each other. `unlisted`: their
+    group where nothing tells sidecars from clients, so that only lists are without it."""
 
     group: str = ""
     topic: str = ""
     brokers_come: bool = False
+    unlisted: str = ""
 
     def is_group(self, group_id: str) -> bool:
         return group_id == self.group and group_id != ""

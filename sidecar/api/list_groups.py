@@ -23,14 +23,15 @@ from sidecar.wire.generated import list_groups as lg
 
 
 def list_groups(call: Call) -> Handler:
-    if not call.scope.managing and not call.scope.own.group:
+    own = call.scope.own.group or call.scope.own.unlisted
+    if not call.scope.managing and not own:
         return FORWARD
     req = yield from slices.request(call, lg.ListGroupsRequest)
     body = yield from upstream(call)
     res = yield from slices.decoded(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
-    res.groups = [g for g in res.groups if not call.scope.own.is_group(g.group_id)]
+    res.groups = [g for g in res.groups if g.group_id != own or not own]
     if not call.scope.managing:
         return res.encode(call.version)
     reply: ListReply = yield from coordinate(ListGroups())

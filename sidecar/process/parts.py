@@ -88,9 +88,10 @@ def front_settings(
 
 def own_names(s: Settings, own_principal: str) -> OwnNames:
     """Returns the names that clients may not use. Where the sidecars come over the listener for clients, only their
-    principal tells them from clients: without a principal, nothing can be kept from any client."""
+    principal tells them from clients: without a principal, nothing can be kept from any client but the group's place in
+    lists, which no sidecar asks for."""
     if not s.bootstrap and not own_principal:
-        return OwnNames()
+        return OwnNames(unlisted=s.ownership.group)
     return OwnNames(s.ownership.group, s.state.topic, brokers_come=not s.bootstrap)
 
 

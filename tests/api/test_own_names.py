@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import sys
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -279,6 +280,16 @@ def test_nothing_of_theirs_is_listed(api: Api, managing: bool) -> None:
             continue  # v0 lists no groups; what is stored for groups is another test's
         told = repr(play(api, request_of(api)(), version, managing))
         assert "theirs" in told and GROUP not in told and ID not in told
+
+
+@pytest.mark.parametrize("managing", [True, False])
+def test_lists_are_without_their_group_where_nothing_else_can_be_kept_from_clients(
+    managing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: Kafka's tests of migrations and of lists met a group that they had not made."""
+    monkeypatch.setattr(sys.modules[__name__], "OWN", OwnNames(unlisted=GROUP))
+    told = repr(play(Api.LIST_GROUPS, lg.ListGroupsRequest(), 5, managing))
+    assert "theirs" in told and GROUP not in told
 
 
 def test_what_only_looks_like_theirs_passes() -> None:

@@ -46,7 +46,7 @@ def test_a_group_that_rules_name_stays_refused() -> None:
         ("b:9093", "User:s", OwnNames(GROUP, TOPIC), set()),
         ("b:9093", "", OwnNames(GROUP, TOPIC), set()),
         ("", "User:s", OwnNames(GROUP, TOPIC, brokers_come=True), {"User:s"}),
-        ("", "", OwnNames(), set()),
+        ("", "", OwnNames(unlisted=GROUP), set()),
     ],
 )
 def test_who_is_kept_out(bootstrap: str, principal: str, own: OwnNames, let_through: set[str]) -> None:
