@@ -91,18 +91,15 @@ def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame
             group by state_partition, group_id""")
 
 
-def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame | None) -> Frame:
+def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame) -> Frame:
     """Returns the coverage of groups and of state partitions, as the table has both."""
-    last = stretches.where("until is null")
-    if cuts is None:
-        last = last.select("*, 0 as read_from_offset, 0 as lost")
-    else:
-        last = last.query(f"""
-            select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {last} l
-                left join (select state_partition,
-                    max(case when from_offset = 0 then until_offset end) as read_from_offset,
-                    sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
-                    from {cuts} group by state_partition) c on l.state_partition = c.state_partition""")
+    last = stretches.query(f"""
+        select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {stretches} l
+            left join (select state_partition,
+                max(case when from_offset = 0 then until_offset end) as read_from_offset,
+                sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
+                from {cuts} group by state_partition) c on l.state_partition = c.state_partition
+            where until is null""")
     return per_group.query(f"""with a as (select 'group' as scope, * from {per_group} where group_id <> ''
             union all select 'partition', state_partition, '', min(f), max(l), sum(records), sum(missing), max(s)
                 from {per_group} group by state_partition)

@@ -105,9 +105,8 @@ class _Fold:
 
     def fold(self, cut: Cuts) -> None:
         self.partitions(cut)
-        if self.cuts is not None:
-            for name, revision in REVISED.items():
-                self.was[name] = unsure(self.was[name], self.cuts, revision)
+        for name, revision in REVISED.items():
+            self.was[name] = unsure(self.was[name], self.cuts, revision)
         if "streams_current" in self.silver:
             current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
             self.silver["streams_current"] = in_processes(current, people, self.was["lives"]).computed()
@@ -133,8 +132,7 @@ class _Fold:
         self.add("outages", writes.outages)
         self.carry("writes", writes.last)
         self.add("stale_writes", coordinators.stale_writes(records, claims))
-        covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
-        per_group = covered.computed()
+        per_group = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"]).computed()
         self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
@@ -142,10 +140,8 @@ class _Fold:
             self.add("unreadable", self.silver["corrupt"])
         self.whole = last.where("whole_from is not null").select("state_partition, whole_from, until").computed()
 
-    def never_read(self, keys: Frame, new: Cuts) -> Frame | None:
-        """Returns the offsets that were never read. None: everything was read, as it nearly always was."""
-        if not new and self.idle((), ("cuts",)):
-            return None
+    def never_read(self, keys: Frame, new: Cuts) -> Frame:
+        """Returns the offsets that were never read."""
         rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
         table = pa.Table.from_pylist(rows, schema=CUT)
         result = cuts(keys, self.db.rows(table), self.was["cuts"])
@@ -241,15 +237,12 @@ class _Fold:
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
         rows = epochs.epochs(sequence.rows, sequence.details).computed()
-        if self.cuts is not None:
-            self.born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
-            self.carry("births", self.born)
-        self.add("rebalances", self.since_birth(epochs.as_rebalances(rows, self.whole)))
+        self.born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
+        self.carry("births", self.born)
+        proven = epochs.as_rebalances(rows, self.whole)
+        self.add("rebalances", epochs.graded_by_births(proven, self.born, self.cuts))
         self.carry("people", line.people)
         self.carry("rebalances", epochs.carried(rows))
-
-    def since_birth(self, rows: Frame) -> Frame:
-        return rows if self.cuts is None else epochs.graded_by_births(rows, self.born, self.cuts)
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Returns the complete targets, and how many partitions each moved."""
@@ -288,10 +281,11 @@ class _Fold:
             select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {owned.intervals} i
                 left join {self.epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
                     and i.kind = e.kind and i.member_id = e.member_id""")
-        overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
+        overlaps = ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
-        self.add("unowned", self.since_birth(as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))))
+        unowned = as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))
+        self.add("unowned", epochs.graded_by_births(unowned, self.born, cuts))
         kinds = owned.kinds
         self.carry("intervals", owned.intervals.where("open"))
         self.carry("doubtful", owned.doubtful)
@@ -301,7 +295,7 @@ class _Fold:
             counts = holders.counted(several, self.was["holders"])
             self.carry("holders", holders.carried(counts))
             known = before_cuts(graded(counts, whole, "from_offset", "to_offset"), cuts, "to_offset")
-            self.add("holders", holders.as_holders(known))
+            self.add("holders", as_places(holders.as_holders(known)))
         if SHARE in kinds:
             self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NO_MEMBER}'"))
             self.add("share_coverage", shares.coverage(owned.unowned, cuts))

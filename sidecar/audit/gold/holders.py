@@ -43,12 +43,8 @@ def carried(counts: Frame) -> Frame:
 
 
 def as_holders(rows: Frame) -> Frame:
-    """Returns rows with the table's columns. A task is a place of a streams group, whose topic is its subtopology."""
-    return rows.select(
-        """* replace (case when kind = 'share' then kind else 'streams' end as kind,
-                case when kind = 'share' then topic else topic_key end as topic),
-            case when kind = 'share' then topic_key end as topic_id, kind as role"""
-    )
+    """Returns rows with the table's columns."""
+    return rows.select("*, case when kind = 'share' then topic_key end as topic_id, kind as role")
 
 
 def stateful(topologies: Frame, was: Frame) -> Frame:

@@ -115,7 +115,7 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
             select *, 'share' as kind, '{NO_MEMBER}' as member_id, {rest} from a""")
 
 
-def coverage(unowned: Frame, cuts: Frame | None) -> Frame:
+def coverage(unowned: Frame, cuts: Frame) -> Frame:
     """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
     columns = ", ".join(f"nullif({c}, '{NO_MEMBER}') as {c}" for c in ("former_member_id", "member_id"))
     return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({columns})"), cuts, "to_offset")

@@ -44,7 +44,7 @@ def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
                 group by state_partition) f on c.state_partition = f.state_partition""").computed()
 
 
-def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Frame:
+def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame) -> Frame:
     """Returns for each state partition how far it was read, its first offset without a record (null: there is none),
     and the number of such offsets, in total and in a row, without those that were never read. The search for holes
     looks at every offset, so it runs only where the count shows that there is one."""
@@ -63,10 +63,9 @@ def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Fram
                 from {offsets} o join (select * from {ends} where last - start + 1 <> records) e
                 on o.state_partition = e.state_partition)
             where offset > before + 1""")
-    if cuts is not None:
-        behind = f"""select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
-            and c.until_offset between h.hole + 1 and h.offset"""
-        holes = holes.query(f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {holes} h")
+    behind = f"""select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
+        and c.until_offset between h.hole + 1 and h.offset"""
+    holes = holes.query(f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {holes} h")
     return holes.query(f"""select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
                 coalesce(e.known_hole, h.hole) as first_hole_offset,
                 e.without_record + coalesce(h.without_record, 0) as without_record,
@@ -128,13 +127,12 @@ def revisions(keys: Frame, before: Frame) -> Frame:
             from b left join {known} n on b.k = n.k and (latest or missing > 0)""")
 
 
-def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) -> Frame:
+def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame) -> Frame:
     """Returns the stretches in which state partitions are whole (tables/gold.py), from `whole_from` to before `until`.
     `records`: from `revisions`; `read`: from `read`; `before`: the last stretch of each so far; `cuts`: from `cuts`."""
     marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
-    if cuts is not None:
-        marks = marks.query(f"""select * from {marks} union all
-            select state_partition, until_offset - 1, null, false, null from {cuts} where is_new""")
+    marks = marks.query(f"""select * from {marks} union all
+        select state_partition, until_offset - 1, null, false, null from {cuts} where is_new""")
     parts = read.query(f"""select r.*, least(b.first_repeat, f.first) as first_repeat,
                 coalesce(b.last_sign, -1) as last_sign,
                 case when b.state_partition is null then 0 else b.whole_from end as whole_from, b.whole_from_ms,
@@ -171,10 +169,8 @@ def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
                 and {begin} >= whole_from and ({end} < until or until is null)""")
 
 
-def before_cuts(rows: Frame, cuts: Frame | None, end: str) -> Frame:
+def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
     """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
-    if cuts is None:
-        return rows
     return rows.query(f"""
         select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
             from {rows} r left join (select state_partition, min(until_offset) as begin from {cuts}
