@@ -105,11 +105,12 @@ def _counted(line: Frame, heads: Frame) -> Frame:
 
 
 def _events(counted: Frame, heads: Frame) -> Frame:
-    chain = counted.query(f"""with b as (select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
-                lag(since) over w as b_since, lag(generation) over w as b_generation,
-                coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken, lead(1) over w is null as latest
-                from {counted} where since is not null window w as (partition by {MEMBER}, life order by since))
-            select * from b""").computed()
+    chain = counted.query(f"""
+        select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
+            lag(since) over w as b_since, lag(generation) over w as b_generation,
+            coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken, lead(1) over w is null as latest
+            from {counted} where since is not null
+            window w as (partition by {MEMBER}, life order by since)""").computed()
     changes = chain.query(f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
                 case when waits then h_ms else log_ms end as log_ms,
                 case when waits then h_written_ms else written_ms end as written_ms, why,

@@ -97,8 +97,7 @@ def _people(few: Frame, details: Frame) -> _People:
     who = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
                 written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
                 when s.b_there then 'changed' else 'joined' end) end as who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""")
-    who = who.computed()
+            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""").computed()
     prepared = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
                 else struct_pack(offset := f.offset, w := w.who) end as p_who
             from {few} f join {details} s on f.g = s.g and f.nth = s.nth
@@ -217,6 +216,5 @@ def graded_by_births(rows: Frame, births: Frame, cuts: Frame) -> Frame:
                 then 'possible' else grade end as grade)
             from {rows} r
             left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
-                from {cuts} group by state_partition) c on r.state_partition = c.state_partition
-            left join {births} b on r.state_partition = b.state_partition and r.group_id = b.group_id
-                and r.kind = b.kind""")
+                from {cuts} group by state_partition) c using (state_partition)
+            left join {births} b using ({GROUP})""")

@@ -279,8 +279,7 @@ class _Fold:
         owned = ownership.owned(self.events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
         ended = owned.intervals.query(f"""
             select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {owned.intervals} i
-                left join {self.epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
-                    and i.kind = e.kind and i.member_id = e.member_id""")
+                left join {self.epochs} e using (state_partition, group_id, kind, member_id)""")
         overlaps = ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))

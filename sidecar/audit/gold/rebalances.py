@@ -104,8 +104,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
     numbered = changes.query(f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
                 rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
             select {HOLDER}, offset, gain, place, 0 as is_target from {changes}
-            union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {targets})""")
-    numbered = numbered.computed()
+            union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {targets})""").computed()
     left = chain.query(f"select {HOLDER}, offset, partitions from {chain} where latest and not deleted")
     waiting = numbered.query(f"""select {HOLDER}, offset, gain, place from {numbered} c anti join (
                 select {GROUP}, max(offset) as last from {numbered} where is_target = 1 group by {GROUP}) t
@@ -122,10 +121,9 @@ def _moved(changes: Frame, before: Frame) -> Frame:
                 from {changes} group by {GROUP}, n, member_id, place),
             b as (select {GROUP}, n, max(target) as target_offset,
                     count(distinct case when net > 0 then place end) as moved from a group by {GROUP}, n)
-            select b.state_partition, b.group_id, b.kind, target_offset, moved, coalesce(lag(target_offset) over
-                    (partition by b.state_partition, b.group_id, b.kind order by n), l.offset, 0) as since
-                from b left join {before} l on b.state_partition = l.state_partition and b.group_id = l.group_id
-                    and b.kind = l.kind
+            select {GROUP}, target_offset, moved, coalesce(lag(target_offset) over (partition by {GROUP} order by n),
+                    l.offset, 0) as since
+                from b left join {before} l using ({GROUP})
                 where target_offset is not null""")
 
 
@@ -160,16 +158,14 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
                 from a window earlier as (partition by {one} {ORDER} rows between unbounded preceding
                     and 1 preceding)),
             c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation
-                    as turns from b),
-            d as (select *, last_value(case when acc is not null then acc.began when begins then rec end
+                    as turns from b)
+            select *, last_value(case when acc is not null then acc.began when begins then rec end
                 ignore nulls) over w as prep,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
                 from c window w as (partition by {one} {ORDER}), earlier as (partition by {one} {ORDER}
-                    rows between unbounded preceding and 1 preceding))
-            select * from d""")
-    chain = chain.computed()
+                    rows between unbounded preceding and 1 preceding)""").computed()
     made = chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c left join {moved} m
                 on c.state_partition = m.state_partition and c.group_id = m.group_id and c.offset = m.offset
                 where acc is null)

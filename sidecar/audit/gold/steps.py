@@ -140,8 +140,7 @@ def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame) -> Frame:
                     9223372036854775807) as torn
             from {read} r left join {before} b on r.state_partition = b.state_partition
                 left join (select state_partition, min(offset) as first from {marks} where repeats
-                    group by state_partition) f on r.state_partition = f.state_partition""")
-    parts = parts.computed()
+                    group by state_partition) f on r.state_partition = f.state_partition""").computed()
     return marks.query(f"""
         with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
                 union all select state_partition, first_hole_offset, null, false, null, null from {parts} where torn
