@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
 from sidecar.audit.errors import Misused
 from sidecar.audit.gold.fold import fold
-from sidecar.audit.gold.frames import Database, Frame, computed, sql
+from sidecar.audit.gold.frames import Database, Frame
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.ingest.tasks import enough
 from sidecar.audit.lake.files import typed
@@ -145,19 +145,17 @@ class _Read:
 
     def claimed(self) -> dict[str, Frame]:
         """With the owner epoch of the last claim before each record. What counts as a claim: `decode.claims_in`."""
-        claims = sql(
-            f"""select state_partition, offset, least(claim::hugeint, {LONG_MAX})::bigint as epoch from (
-                    select state_partition, offset, claim from {{claims}} where not deleted
-                    union all select state_partition, offset, sub_id from {{corrupt}}
+        claims = self.db.query(f"""
+            select state_partition, offset, least(claim::hugeint, {LONG_MAX})::bigint as epoch from (
+                    select state_partition, offset, claim from {self.of("claims")} where not deleted
+                    union all select state_partition, offset, sub_id from {self.of("corrupt")}
                         where kind = '{OWNER_CLAIM}' and value is not null)
-                where regexp_full_match(claim, '[0-9]{{1,{EPOCH_DIGITS}}}')""",
-            claims=self.of("claims"),
-            corrupt=self.of("corrupt"),
-        )
-        claims = computed(claims)
-        query = f"""select r.*, c.epoch as {CLAIMED} from {{rows}} r asof left join {{claims}} c
-            on r.state_partition = c.state_partition and r.offset > c.offset"""
-        return {name: computed(sql(query, rows=self.of(name), claims=claims)) for name in sorted(self.names)}
+                where regexp_full_match(claim, '[0-9]{{1,{EPOCH_DIGITS}}}')""").computed()
+        return {
+            name: claims.query(f"""select r.*, c.epoch as {CLAIMED} from {self.of(name)} r asof left join {claims} c
+                on r.state_partition = c.state_partition and r.offset > c.offset""").computed()
+            for name in sorted(self.names)
+        }
 
     def begins(self) -> dict[int, tuple[int, int]]:
         """The offsets before the first record of each state partition: nobody knows what was there."""

@@ -1,4 +1,4 @@
-"""Arrow arrays of silver's types from those that have the types of a schema (columns.py)."""
+"""Arrow arrays of silver's types from those that have the types of a schema (columns.py), or of Python values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def offsets_of(count: Any) -> Any:
 
 def dig(values: Any, path: Sequence[str]) -> Any:
     """Returns the values at that path, through lists and nullable values; None if the schema has no such field."""
-    if not path:
+    if not path or pa.types.is_null(values.type):
         return values
     if pa.types.is_list(values.type):
         inner = dig(values.values, path)
@@ -46,6 +46,8 @@ def fitted(values: Any, kind: Any, alias: Mapping[str, str]) -> Any:
     """Returns the values as an array of type `kind`. `alias`: name of a struct's field in the table -> its name in the
     schema. Raises Unfit if the types differ, or a string is not UTF-8."""
     known = values.type
+    if pa.types.is_null(known):
+        return pa.nulls(len(values), kind)
     if known == pa.binary() and kind == pa.string():
         return _topic_ids(values)
     try:

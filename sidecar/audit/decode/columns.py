@@ -1,5 +1,4 @@
-"""Reader of Avro values of one schema by column, with the compiled kernel native/_columns.c if there is one.
-rows.py reads the same value by value."""
+"""Reader of Avro values of one schema by column, with the compiled kernel native/_columns.c if there is one."""
 
 from __future__ import annotations
 

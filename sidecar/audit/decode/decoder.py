@@ -1,7 +1,7 @@
 """Decoder of records as bytes (bronze) into typed Arrow tables (silver), one for each kind of record.
 
 Values of one schema are read by column (columns.py). A value that cannot be read by column is read by fastavro,
-which also decides what is damaged: such a record goes to the table `corrupt`, and decoding continues. A field that a
+which also decides what is damaged. A damaged record goes to the table `corrupt`, and decoding continues. A field that a
 schema does not have is null; one that the table does not have is left out. So older and newer versions of a schema fit
 in one table.
 """
@@ -20,9 +20,9 @@ from fastavro import parse_schema, schemaless_reader
 
 from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
 from sidecar.audit.decode.columns import Compiled
-from sidecar.audit.decode.rows import EMBEDDED, FIELD_OF, headers_rows, value_row
+from sidecar.audit.decode.embedded import EMBEDDED
 from sidecar.audit.tables.columns import Table
-from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, PATHS, SILVER
+from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, HEAD, PATHS, RENAMED, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.schema import MARK, Schemas, StateError, published
@@ -34,11 +34,13 @@ LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
 LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
+FIELD_OF = {column: field for field, column in RENAMED.items()}
+"""Field of a struct in silver -> its name in the schemas, if they differ."""
 PAIRS = count()
 """Numbers for the names of records that replace maps: each record of a schema needs a name of its own."""
 UNKNOWN_SCHEMA = "unknown schema"
 
-UNSOUND = (StateError, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError)
+UNSOUND = (StateError, Unfit, pa.ArrowException, KeyError, TypeError, ValueError, OverflowError)
 """Errors raised by a value that is damaged or does not fit into its table."""
 
 Claims = Mapping[int, Sequence[tuple[int, int]]]
@@ -226,10 +228,6 @@ class _Kind:
         own |= {"state_partition", "offset", "log_ms", "log_time", "group_id"}
         return pa.schema([f for f in self.table.arrow if f.name not in own])
 
-    def _add(self, which: Any, rows: list[dict[str, Any]]) -> None:
-        if rows:
-            self.parts.append((which, pa.RecordBatch.from_pylist(rows, schema=self._schema())))
-
     def _schemas(self, places: Any) -> None:
         rows, kept = [], []
         for i, raw in zip(places.to_pylist(), self.bronze["value"].take(places).to_pylist(), strict=True):
@@ -241,7 +239,8 @@ class _Kind:
             else:
                 rows.append({"why": "", "text": text})
                 kept.append(i)
-        self._add(pa.array(kept, LONG), rows)
+        if rows:
+            self.parts.append((pa.array(kept, LONG), pa.RecordBatch.from_pylist(rows, schema=self._schema())))
 
     def _values(self, places: Any) -> None:
         prints = self.bronze["fingerprint"].take(places).dictionary_encode()
@@ -291,11 +290,11 @@ class _Kind:
     def _singly(self, which: Any) -> None:
         """Decodes values one by one. Nearly always all are sound, and one batch of rows is much cheaper: so the rows of
         a damaged one are halved until it is alone."""
-        schema, values = self._schema(), self.bronze["value"].take(which).to_pylist()
+        if not len(which):
+            return
         try:
-            rows = [value_row(self.kind, schema, self.decoder.single(raw)) for raw in values]
-            pa.RecordBatch.from_pylist(rows, schema=schema).validate(full=True)
-            self._add(which, rows)
+            values = pa.array([self.decoder.single(raw) for raw in self.bronze["value"].take(which).to_pylist()])
+            self.parts.append((which, self._columns(values)))
         except UNSOUND as exc:
             if len(which) > 1:
                 half = len(which) // 2
@@ -304,6 +303,40 @@ class _Kind:
             else:
                 why = str(exc) if isinstance(exc, StateError) else f"value of {self.kind} does not fit: {exc!r}"
                 self.broken.append((which, why))
+
+
+def headers_rows(headers: Any, schema: Any) -> Any:
+    """Returns the columns of `schema` from the headers of tombstones. Of two headers with the same name the last one
+    counts. Earlier versions wrote fewer: a missing number is null, a missing reason empty."""
+    each, owners = headers.flatten(), pc.list_parent_indices(headers)
+    names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
+    columns = {}
+    for name, column in HEAD.items():
+        mine = pc.equal(names, pa.scalar(name))
+        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=owners.filter(mine)[::-1])
+        texts = values.filter(mine)[::-1].take(places)
+        columns[column] = (
+            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), EMPTY)
+            if column == "why"
+            else _numbers(texts)
+        )
+    made = [columns[f.name] if f.name in columns else pa.nulls(len(headers), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _numbers(texts: Any) -> Any:
+    try:
+        return texts.cast(pa.string()).cast(pa.int64())
+    except pa.ArrowInvalid:  # one of them is no number
+        return mapped(texts, _number, pa.int64())
+
+
+def _number(raw: bytes) -> int | None:
+    try:
+        n = int(raw)
+    except ValueError:
+        return None
+    return n if -(1 << 63) <= n < 1 << 63 else None
 
 
 def where(mask: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, pack, sql
+from sidecar.audit.gold.frames import Frame, pack
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
 from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake.files import duck_type
@@ -30,146 +30,108 @@ class Held(NamedTuple):
 
 def classic(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Held:
     """Returns holdings of classic groups. `last` and `was`: assignments and groups that the last batch carried."""
-    line = computed(_line(assignments, members, groups, last, was))
+    line = _line(assignments, members, groups, last, was).computed()
     heads = _heads(line)
-    counted = computed(_counted(line, heads))
-    left = sql(
-        f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {{heads}}
-            where not deleted and latest""",
-        heads=heads,
-    )
+    counted = _counted(line, heads).computed()
+    left = heads.query(f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {heads}
+            where not deleted and latest""")
     return Held(_events(counted, heads), _last(counted, heads), left)
 
 
 def _heads(line: Frame) -> Frame:
-    return sql(
-        f"""select *, lead(1) over (partition by {GROUP} order by n) is null as latest,
+    return line.query(f"""select *, lead(1) over (partition by {GROUP} order by n) is null as latest,
                 coalesce(revision = case when g is null or g.deleted then 1 else g.revision + 1 end, false)
                     as adjacent
-            from {{line}} where is_group""",
-        line=line,
-    )
+            from {line} where is_group""")
 
 
 def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Frame:
     """Returns all records of a group in one sequence. `n`: number of the group's own records so far; `life`: how often
     it was removed before; `g`: its last record before."""
-    rows = sql(
-        f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
+    rows = assignments.query(f"""
+        select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
                 false as is_group, null as protocol_type, null as assigned_generation, null as at_offset,
-                false as waited from {{assignments}}
+                false as waited from {assignments}
             union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
                 false, null, null,
-                null, false from {{members}}
+                null, false from {members}
             union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from,
                 true,
-                protocol_type, assigned_generation, null, false from {{groups}}
+                protocol_type, assigned_generation, null, false from {groups}
             union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
-                whole_from, false, null, null, at_offset, waited from {{last}}
+                whole_from, false, null, null, at_offset, waited from {last}
                 where at_offset is not null or revision is distinct from {UNSURE}
             union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
-                protocol_type, assigned_generation, null, false from {{was}}""",
-        assignments=assignments,
-        members=members,
-        groups=groups,
-        last=last,
-        was=was,
-    )
-    return sql(
-        f"""select *, sum(cast(is_group as int)) over w as n,
+                protocol_type, assigned_generation, null, false from {was}""")
+    return rows.query(f"""select *, sum(cast(is_group as int)) over w as n,
                 coalesce(sum(cast(is_group and deleted as int)) over earlier, 0) as life,
                 last_value(case when is_group then {pack("revision, deleted, protocol_type, assigned_generation")} end
                     ignore nulls) over earlier as g
-            from {{rows}}
+            from {rows}
             window w as (partition by {GROUP} {ORDER}),
-                earlier as (partition by {GROUP} {ORDER} rows between unbounded preceding and 1 preceding)""",
-        rows=rows,
-    )
+                earlier as (partition by {GROUP} {ORDER} rows between unbounded preceding and 1 preceding)""")
 
 
 def _counted(line: Frame, heads: Frame) -> Frame:
     """Returns for each assignment the offset from which it counts, if it does (`since`), and whether nothing is missing
     before it (`sure`). `breaks`: number of places so far where a value is missing."""
-    chain = sql(
-        f"""with a as (select *, at_offset is not null as carried,
+    chain = line.query(f"""with a as (select *, at_offset is not null as carried,
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as prior,
                 case when not g.deleted and g.revision is distinct from {UNSURE} then g.assigned_generation else -1 end
                     as known
-                from {{line}} where not is_group window w as (partition by {MEMBER} {ORDER}))
+                from {line} where not is_group window w as (partition by {MEMBER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("prior")} as adjacent,
                 not carried and not deleted and generation > known as waits,
-                {whole("prior")} as whole from a""",
-        line=line,
-    )
-    joined = sql(
-        """select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
+                {whole("prior")} as whole from a""")
+    joined = chain.query(f"""
+        select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
                 h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
                 lag(waits or c.waited, 1, false) over w as after_waiting,
                 sum(cast(not carried and not c.adjacent as int)) over w as breaks
             from {chain} c left join {heads} h
                 on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
-            window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""",
-        chain=chain,
-        heads=heads,
-    )
-    since = sql(
-        """select *, case when carried then at_offset when not waits then offset
+            window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""")
+    since = joined.query(f"""select *, case when carried then at_offset when not waits then offset
                 when final and not h_deleted then h_offset end as since,
             case when waits then h_adjacent when deleted then whole or not after_waiting else whole end as sure
-            from {joined}""",
-        joined=joined,
-    )
-    return sql(
-        f"""select *, max(case when since is not null then offset end) over (partition by {MEMBER}) as counts_offset,
+            from {joined}""")
+    return since.query(f"""
+        select *, max(case when since is not null then offset end) over (partition by {MEMBER}) as counts_offset,
                 case when carried then assigned
                     when not deleted and type is not distinct from 'consumer' then assigned end as held
-            from {{since}}""",
-        since=since,
-    )
+            from {since}""")
 
 
 def _events(counted: Frame, heads: Frame) -> Frame:
-    chain = computed(
-        sql(
-            f"""with b as (select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
-                lag(since) over w as b_since, lag(generation) over w as b_generation,
-                coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken, lead(1) over w is null as latest
-                from {{counted}} where since is not null window w as (partition by {MEMBER}, life order by since))
-            select * from b""",
-            counted=counted,
-        )
-    )
-    changes = sql(
-        f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
+    chain = counted.query(f"""
+        select *, lag(held) over w as b_held, lag(deleted) over w as b_deleted,
+            lag(since) over w as b_since, lag(generation) over w as b_generation,
+            coalesce(lag(breaks) over w, 0) = breaks and sure as unbroken, lead(1) over w is null as latest
+            from {counted} where since is not null
+            window w as (partition by {MEMBER}, life order by since)""").computed()
+    changes = chain.query(f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
                 case when waits then h_ms else log_ms end as log_ms,
                 case when waits then h_written_ms else written_ms end as written_ms, why,
                 coalesce(unbroken, false) as adjacent, case when not b_deleted then b_since end as b_offset, missing,
                 generation as epoch, case when not b_deleted then b_generation end as b_epoch, held as assigned,
-                case when not b_deleted then b_held end as b_assigned from {{chain}} where not carried
+                case when not b_deleted then b_held end as b_assigned from {chain} where not carried
             union all select c.state_partition, c.group_id, c.member_id, 'classic', h.offset, h.log_ms, h.written_ms,
                 h.why, coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
-                from {{chain}} c join {{heads}} h on c.state_partition = h.state_partition
+                from {chain} c join {heads} h on c.state_partition = h.state_partition
                     and c.group_id = h.group_id and c.life = h.life and h.deleted
                 where c.latest and not c.deleted)
-            select {CHANGE}, assigned, null::{PENDING} as pending, b_assigned, null::{PENDING} as b_pending from a""",
-        chain=chain,
-        heads=heads,
-    )
+            select {CHANGE}, assigned, null::{PENDING} as pending, b_assigned, null::{PENDING} as b_pending from a""")
     return events(changes, "topic")
 
 
 def _last(counted: Frame, heads: Frame) -> Frame:
     """Returns the carried assignments of groups that exist: those that count, and those after them."""
-    return sql(
-        f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
+    return counted.query(f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
                 case when since is null then assigned else held end as assigned, whole_from,
                 since as at_offset, waits or waited as waited
-            from {{counted}} c anti join {{heads}} h on c.state_partition = h.state_partition
+            from {counted} c anti join {heads} h on c.state_partition = h.state_partition
                 and c.group_id = h.group_id and c.life = h.life and h.deleted
             where not deleted and (counts_offset is null or offset >= counts_offset)
-                and (since is not null or h_offset is null)""",
-        counted=counted,
-        heads=heads,
-    )
+                and (since is not null or h_offset is null)""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, pack, sql
+from sidecar.audit.gold.frames import Frame, pack
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.fold import UNFENCED
 
@@ -19,13 +19,13 @@ def claims(records: Frame, was: Frame) -> Frame:
     """Returns claims. Each counts from its record to the next claim, whatever its number. It is `fenced` if the same
     producer has claimed with a higher epoch before. `was`: the last claim of each partition, and the highest epoch of
     each producer."""
-    return sql(
-        f"""with a as (select state_partition, owner_epoch as claim, {CLAIM_FIELDS}, offset as from_offset,
+    return records.query(f"""
+        with a as (select state_partition, owner_epoch as claim, {CLAIM_FIELDS}, offset as from_offset,
                 log_ms as from_ms, written_ms as from_written_ms, why as from_why, null as highest, false as carried,
                 false as was_fenced
-                from {{records}} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
+                from {records} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
             union all select state_partition, claim, {CLAIM_FIELDS}, from_offset, from_ms, from_written_ms, from_why,
-                highest, true, fenced from {{was}}),
+                highest, true, fenced from {was}),
             b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
                     order by from_offset rows between unbounded preceding and 1 preceding) as before,
                 max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
@@ -36,10 +36,7 @@ def claims(records: Frame, was: Frame) -> Frame:
                 lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
                 from a window w as (partition by state_partition order by from_offset))
             select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
-                to_offset is null as open from b""",
-        records=records,
-        was=was,
-    )
+                to_offset is null as open from b""")
 
 
 class Writes(NamedTuple):
@@ -50,95 +47,64 @@ class Writes(NamedTuple):
 def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
     """Returns outages before claims; a claim with which the owner only renews its fence has none. `was`: the last
     record under the last claim of each partition."""
-    last = sql(
-        f"""select state_partition, claim, max(w) as w from (
+    last = keys.query(f"""select state_partition, claim, max(w) as w from (
                 select state_partition, claimed_epoch as claim, arg_max({LOGGED}, offset) as w
-                    from {{keys}} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
+                    from {keys} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
                     group by state_partition, claimed_epoch
-                union all select state_partition, claim, {CLAIMED} from {{claims}}
+                union all select state_partition, claim, {CLAIMED} from {claims_now}
                     where not carried
-                union all select state_partition, claim, w from {{was}})
-            group by state_partition, claim""",
-        keys=keys,
-        claims=claims_now,
-        was=was,
-    )
-    rows = sql(
-        f"""select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
+                union all select state_partition, claim, w from {was})
+            group by state_partition, claim""")
+    rows = claims_now.query(f"""
+        select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
                 l.w.written_ms as from_written_ms, c.from_offset as to_offset, c.from_ms as to_ms,
                 c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms, c.from_why as why
-            from {{claims}} c join {{last}} l on c.state_partition = l.state_partition and c.former = l.claim
-            where not c.carried and l.w.offset < c.from_offset and c.from_why <> '{RENEWED}'""",
-        claims=claims_now,
-        last=last,
-    )
-    left = sql(
-        """select l.state_partition, l.claim, l.w from {last} l join {claims} c
-            on c.state_partition = l.state_partition and c.claim = l.claim and c.open""",
-        last=last,
-        claims=claims_now,
-    )
+            from {claims_now} c join {last} l on c.state_partition = l.state_partition and c.former = l.claim
+            where not c.carried and l.w.offset < c.from_offset and c.from_why <> '{RENEWED}'""")
+    left = last.query(f"""select l.state_partition, l.claim, l.w from {last} l join {claims_now} c
+            on c.state_partition = l.state_partition and c.claim = l.claim and c.open""")
     return Writes(rows, left)
 
 
 def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
-    return sql(
-        """select state_partition, offset, log_ms as ms, written_ms, group_id, 'record' as what, kind, sub_id,
+    return keys.query(f"""
+        select state_partition, offset, log_ms as ms, written_ms, group_id, 'record' as what, kind, sub_id,
                 owner_epoch, claimed_epoch, why from {keys} where void
             union all select state_partition, from_offset, from_ms, from_written_ms, '', 'claim', 'owner_claim',
                 lpad(cast(claim as string), 20, '0'), claim, former, from_why
-                from {claims} where fenced and not carried""",
-        keys=keys,
-        claims=claims_now,
-    )
+                from {claims_now} where fenced and not carried""")
 
 
 def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
     """Returns the coverage of each group. `revisions`: from steps.py."""
-    return sql(
-        f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
+    return keys.query(f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
                 sum(missing) as missing, max(s) as s from (
                 select state_partition, group_id, arg_min({AT}, offset) as f,
                     arg_max({AT}, offset) as l, count(*) as records, 0 as missing, null as s
-                    from {{keys}} group by state_partition, group_id
+                    from {keys} group by state_partition, group_id
                 union all select state_partition, '', arg_min({AT}, offset), arg_max({AT}, offset),
-                    count(*), 0, null from {{corrupt}} group by state_partition
+                    count(*), 0, null from {corrupt} group by state_partition
                 union all select state_partition, group_id, null, null, 0, sum(missing),
-                    arg_max({AT}, offset) from {{revisions}} where missing > 0
+                    arg_max({AT}, offset) from {revisions} where missing > 0
                     group by state_partition, group_id
-                union all select state_partition, group_id, f, l, records, missing, s from {{was}})
-            group by state_partition, group_id""",
-        keys=keys,
-        corrupt=corrupt,
-        revisions=revisions,
-        was=was,
-    )
+                union all select state_partition, group_id, f, l, records, missing, s from {was})
+            group by state_partition, group_id""")
 
 
-def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame | None) -> Frame:
+def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame) -> Frame:
     """Returns the coverage of groups and of state partitions, as the table has both."""
-    last = stretches.where("until is null")
-    if cuts is None:
-        last = last.select("*, 0 as read_from_offset, 0 as lost")
-    else:
-        last = sql(
-            """select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {last} l
-                left join (select state_partition,
-                    max(case when from_offset = 0 then until_offset end) as read_from_offset,
-                    sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
-                    from {cuts} group by state_partition) c on l.state_partition = c.state_partition""",
-            last=last,
-            cuts=cuts,
-        )
-    return sql(
-        """with a as (select 'group' as scope, * from {per_group} where group_id <> ''
+    last = stretches.query(f"""
+        select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {stretches} l
+            left join (select state_partition,
+                max(case when from_offset = 0 then until_offset end) as read_from_offset,
+                sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
+                from {cuts} group by state_partition) c on l.state_partition = c.state_partition
+            where until is null""")
+    return per_group.query(f"""with a as (select 'group' as scope, * from {per_group} where group_id <> ''
             union all select 'partition', state_partition, '', min(f), max(l), sum(records), sum(missing), max(s)
                 from {per_group} group by state_partition)
             select a.state_partition, scope, group_id, f.offset as first_offset, f.ms as first_ms,
                 l.offset as last_offset, l.ms as last_ms, records, missing, s.offset as complete_since_offset,
                 s.ms as complete_since_ms, read_from_offset, lost, first_hole_offset, without_record, longest_hole,
                 whole_from as whole_from_offset, whole_from_ms, true as open
-            from a join {last} r on a.state_partition = r.state_partition""",
-        per_group=per_group,
-        last=last,
-    )
+            from a join {last} r on a.state_partition = r.state_partition""")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, by_number, computed, numbers, pack, sql
+from sidecar.audit.gold.frames import Frame, by_number, numbers, pack
 from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
@@ -30,7 +30,7 @@ def _numbered(rows: Frame, groups: Frame) -> Frame:
     """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
     may be there as `p`, as `g` and as `t`, in this order."""
     place = "offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end"
-    return computed(by_number(rows, groups, GROUP, "g").select(f"{place} as nth, *"))
+    return by_number(rows, groups, GROUP, "g").select(f"{place} as nth, *").computed()
 
 
 def _counted(rows: Frame) -> Frame:
@@ -42,45 +42,35 @@ def _counted(rows: Frame) -> Frame:
     # Running sums are of doubles: those of integers have 128 bits and take twice the time.
     counts = "type in ('c', 'g') and epoch is not null"
     kept = "g, nth, type, offset, ms, written_ms, there, epoch, came"
-    settled = sql(
-        f"""with a as (select {kept}, epoch as at_epoch,
+    settled = rows.query(f"""with a as (select {kept}, epoch as at_epoch,
                     case when from_epoch is distinct from to_epoch and to_epoch is not null then d else 0 end as d
-                    from {{rows}} where {counts}
-                union all select g, nth, null, null, null, null, null, null, 0, from_epoch, -1 from {{rows}}
+                    from {rows} where {counts}
+                union all select g, nth, null, null, null, null, null, null, 0, from_epoch, -1 from {rows}
                     where from_epoch is distinct from to_epoch and from_epoch is not null
-                union all select g, nth, null, null, null, null, null, null, 0, to_epoch, d from {{rows}}
+                union all select g, nth, null, null, null, null, null, null, 0, to_epoch, d from {rows}
                     where from_epoch is distinct from to_epoch and to_epoch is not null and not ({counts})),
             b as (select {kept}, (sum(d::double) over (partition by g, at_epoch order by nth
                     rows between unbounded preceding and current row))::bigint as settled from a)
             select * from b where type is not null
-            union all select {kept}, null from {{rows}} where not ({counts}) and type not in ('c', 'r')""",
-        rows=rows,
-    )
-    numbered = sql(
-        f"""select *, type = 'g' or (type = 'w' and there) as heads,
+            union all select {kept}, null from {rows} where not ({counts}) and type not in ('c', 'r')""")
+    numbered = settled.query(f"""select *, type = 'g' or (type = 'w' and there) as heads,
                 last_value(case when type = 'g' or (type = 'w' and there) then nth end ignore nulls) over w as n,
                 (sum(came::double) over w)::bigint as live,
                 last_value(case when type in ('g', 'w') then case when there then epoch else {NOT_YET} end end
                     ignore nulls) over w as now,
                 lead(1) over w is null as latest
-            from {{rows}} window w as (partition by g order by nth rows between unbounded preceding and current row)""",
-        rows=settled,
-    )
-    few = sql(
-        """select * from (select *, coalesce(live > 0 and settled = live
-                and ((type = 'c' and epoch = now) or (type = 'g' and there)), false) as complete from {rows})
-            where heads or complete or latest or type in ('m', 'p', 't', 'w')""",
-        rows=numbered,
-    )
-    return computed(
-        sql(
-            """select *, last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
+            from {settled}
+            window w as (partition by g order by nth rows between unbounded preceding and current row)""")
+    few = numbered.query(f"""
+        select * from (select *, coalesce(live > 0 and settled = live
+                and ((type = 'c' and epoch = now) or (type = 'g' and there)), false) as complete from {numbered})
+            where heads or complete or latest or type in ('m', 'p', 't', 'w')""")
+    return few.query(f"""
+        select *, last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
                 last_value(case when type in ('p', 'w') then nth end ignore nulls) over w as prepared_at,
                 lag(case when heads or type = 'w' then nth end ignore nulls) over w as former_at
-            from {few} window w as (partition by g order by nth rows between unbounded preceding and current row)""",
-            few=few,
-        )
-    )
+            from {few}
+            window w as (partition by g order by nth rows between unbounded preceding and current row)""").computed()
 
 
 HEAD = """struct_pack(epoch := epoch, revision := revision, anew := anew,
@@ -104,118 +94,87 @@ class _People(NamedTuple):
 
 
 def _people(few: Frame, details: Frame) -> _People:
-    who = sql(
-        """select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
+    who = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
                 written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
                 when s.b_there then 'changed' else 'joined' end) end as who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""",
-        few=few,
-        details=details,
-    )
-    who = computed(who)
-    prepared = sql(
-        """select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
+            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""").computed()
+    prepared = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
                 else struct_pack(offset := f.offset, w := w.who) end as p_who
             from {few} f join {details} s on f.g = s.g and f.nth = s.nth
-                left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""",
-        few=few,
-        details=details,
-        who=who,
-    )
-    return _People(who, computed(prepared))
+                left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""")
+    return _People(who, prepared.computed())
 
 
 def _began(few: Frame, details: Frame, groups: Frame, people: _People) -> Frame:
     """Returns the records that began epochs, with the member that caused each."""
-    return sql(
-        f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
+    return few.query(f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
                     case when p.p_who.offset = s.began.offset and n.kind = 'classic'
                     then p.p_who.w else w.who end as m
-                from {{few}} h join {{details}} s on h.g = s.g and h.nth = s.nth join {{groups}} n on h.g = n.g
-                    left join {{who}} w on h.g = w.g and h.who_at = w.nth
-                    left join {{prepared}} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
+                from {few} h join {details} s on h.g = s.g and h.nth = s.nth join {groups} n on h.g = n.g
+                    left join {people.who} w on h.g = w.g and h.who_at = w.nth
+                    left join {people.prepared} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
             b as (select h.*, not coalesce(f.there, false) or coalesce(h.revision <= lag(h.revision) over w, false)
                     as anew,
                 lag(h.epoch) over w as former_epoch, coalesce(m.written_ms = h.began.written_ms
                     and m.offset > coalesce(case when f.type = 'w' then fs.acc.head_offset else f.offset end, -1),
                     false) as theirs
-                from a h left join {{few}} f on h.g = f.g and h.former_at = f.nth
-                    left join {{details}} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
+                from a h left join {few} f on h.g = f.g and h.former_at = f.nth
+                    left join {details} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
                 window w as (partition by h.g order by h.nth))
             select g, nth, struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
-                done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""",
-        few=few,
-        details=details,
-        groups=groups,
-        who=people.who,
-        prepared=people.prepared,
-    )
+                done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""")
 
 
 def _grouped(few: Frame, details: Frame, groups: Frame) -> Frame:
     """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
     people = _people(few, details)
-    marks = sql(
-        """select g, n as head_at, max(nth) as last_at,
+    marks = few.query(f"""select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
                 min(nth) filter (where complete) as complete_at
-            from {few} group by g, n""",
-        few=few,
-    )
-    return sql(
-        f"""with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
-                    lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
-                from {{marks}} m left join {{began}} b on m.g = b.g and m.head_at = b.nth
-                    left join {{details}} t on m.g = t.g and m.target_at = t.nth
-                    left join {{few}} c on m.g = c.g and m.complete_at = c.nth
-                window w as (partition by m.g order by m.head_at nulls first))
+            from {few} group by g, n""")
+    began = _began(few, details, groups, people)
+    return few.query(f"""
+        with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
+                lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
+            from {marks} m left join {began} b on m.g = b.g and m.head_at = b.nth
+                left join {details} t on m.g = t.g and m.target_at = t.nth
+                left join {few} c on m.g = c.g and m.complete_at = c.nth
+            window w as (partition by m.g order by m.head_at nulls first))
             select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
-                    (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
-                l.live, w.who, p.p_who, o.acc.head_offset as w_offset
-            from a join {{groups}} n on a.g = n.g
-                left join {{few}} l on a.latest and a.g = l.g and a.last_at = l.nth
-                left join {{who}} w on l.g = w.g and l.who_at = w.nth
-                left join {{prepared}} p on l.g = p.g and l.prepared_at = p.nth
-                left join (select g, acc from {{details}} where type = 'w') o on a.g = o.g""",
-        few=few,
-        details=details,
-        groups=groups,
-        marks=marks,
-        began=_began(few, details, groups, people),
-        who=people.who,
-        prepared=people.prepared,
-    )
+                (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
+            l.live, w.who, p.p_who, o.acc.head_offset as w_offset
+            from a join {groups} n on a.g = n.g
+            left join {few} l on a.latest and a.g = l.g and a.last_at = l.nth
+            left join {people.who} w on l.g = w.g and l.who_at = w.nth
+            left join {people.prepared} p on l.g = p.g and l.prepared_at = p.nth
+            left join (select g, acc from {details} where type = 'w') o on a.g = o.g""")
 
 
 def as_rebalances(found: Frame, whole: Frame) -> Frame:
     """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
     known: otherwise there may have been a member without any record left."""
-    rows = sql(
-        f"""with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
+    rows = found.query(f"""
+        with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
                 h.head.member_id,
                 h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {{found}} where h.there and not h.done)
+                n_offset is null and done is null as open from {found} where h.there and not h.done)
             select state_partition, group_id, kind, epoch, anew, back as went_back, began.offset as from_offset,
                 began.ms as from_ms, began.written_ms as from_written_ms, began.why, cause, member_id, members,
                 aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
                 aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
                 done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
                 coalesce(done.offset, n_offset) as until_offset,
-                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""",
-        found=found,
-    )
+                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""")
     return graded(rows, whole, "since_offset", "until_offset")
 
 
 def carried(found: Frame) -> Frame:
-    return sql(
-        f"""select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
+    return found.query(f"""
+        select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
                 head := case when h.there then {KEPT} end, live := live, who := who, p_who := p_who,
                 done := h.done or done is not null) as acc
-            from {{found}} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
-                or who.offset > coalesce(h.at, w_offset, -1))""",
-        found=found,
-    )
+            from {found} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
+                or who.offset > coalesce(h.at, w_offset, -1))""")
 
 
 NEVER = 9223372036854775807
@@ -230,48 +189,32 @@ def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame])
     read hide members, and members that left, without any record behind them. So the number of a group's members, and
     whether all have settled, is known only for a group that began later: its own record has revision 1, and the turn
     that wrote that record was read as a whole."""
-    lost = sql("select distinct state_partition from {cuts} where is_new and from_offset > 0", cuts=cuts)
-    born = "offset, written_ms from {{{}}} where revision = 1 and not deleted"
-    records = f"""select state_partition, group_id, kind, {born.format("groups")} union all
-        select state_partition, group_id, 'classic', {born.format("classic")}"""
-    return computed(
-        sql(
-            f"""with old as (select state_partition, group_id, kind, offset from {{births}}
-                    where offset = {NEVER} or state_partition not in (select state_partition from {{lost}})
-                union all select state_partition, group_id, kind, {NEVER} from (
-                    select state_partition, group_id, kind from {{people}}
-                    union select state_partition, group_id, kind from {{rebalances}})
-                    where state_partition in (select state_partition from {{lost}})),
-                last as (select state_partition, max(until_offset) as until_offset,
-                    arg_max(written_ms, until_offset) as written_ms from {{cuts}} group by state_partition),
-                new as (select r.* exclude (written_ms) from ({records}) r join last c
-                    on r.state_partition = c.state_partition and r.offset >= c.until_offset
-                        and r.written_ms <> c.written_ms)
-                select state_partition, group_id, kind,
-                    case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
-                from (select * from old union all select * from new) group by state_partition, group_id, kind""",
-            births=was["births"],
-            people=was["people"],
-            rebalances=was["rebalances"],
-            lost=lost,
-            cuts=cuts,
-            groups=groups,
-            classic=classic,
-        )
-    )
+    lost = cuts.query(f"select distinct state_partition from {cuts} where is_new and from_offset > 0")
+    born = "where revision = 1 and not deleted"
+    records = f"""select state_partition, group_id, kind, offset, written_ms from {groups} {born} union all
+        select state_partition, group_id, 'classic', offset, written_ms from {classic} {born}"""
+    return cuts.query(f"""with old as (select state_partition, group_id, kind, offset from {was["births"]}
+                where offset = {NEVER} or state_partition not in (select state_partition from {lost})
+            union all select state_partition, group_id, kind, {NEVER} from (
+                select state_partition, group_id, kind from {was["people"]}
+                union select state_partition, group_id, kind from {was["rebalances"]})
+                where state_partition in (select state_partition from {lost})),
+            last as (select state_partition, max(until_offset) as until_offset,
+                arg_max(written_ms, until_offset) as written_ms from {cuts} group by state_partition),
+            new as (select r.* exclude (written_ms) from ({records}) r join last c
+                on r.state_partition = c.state_partition and r.offset >= c.until_offset
+                    and r.written_ms <> c.written_ms)
+            select state_partition, group_id, kind,
+                case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
+            from (select * from old union all select * from new) group by state_partition, group_id, kind""").computed()
 
 
 def graded_by_births(rows: Frame, births: Frame, cuts: Frame) -> Frame:
     """Grades rows behind unread offsets as possible, unless their group was born behind those offsets."""
-    return sql(
-        """select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
+    return rows.query(f"""
+        select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
                 then 'possible' else grade end as grade)
             from {rows} r
             left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
-                from {cuts} group by state_partition) c on r.state_partition = c.state_partition
-            left join {births} b on r.state_partition = b.state_partition and r.group_id = b.group_id
-                and r.kind = b.kind""",
-        rows=rows,
-        births=births,
-        cuts=cuts,
-    )
+                from {cuts} group by state_partition) c using (state_partition)
+            left join {births} b using ({GROUP})""")

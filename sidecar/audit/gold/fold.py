@@ -15,7 +15,7 @@ import pyarrow as pa
 from sidecar.audit.gold import coordinators, epochs, holders, holdings, members, ownership, rebalances, shares
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.classic import classic
-from sidecar.audit.gold.frames import Database, Frame, computed, pack, shape, sql
+from sidecar.audit.gold.frames import Database, Frame, pack, shape
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, TASKS, Modern, every, in_processes
 from sidecar.audit.gold.shares import NO_MEMBER
 from sidecar.audit.gold.steps import (
@@ -105,12 +105,11 @@ class _Fold:
 
     def fold(self, cut: Cuts) -> None:
         self.partitions(cut)
-        if self.cuts is not None:
-            for name, revision in REVISED.items():
-                self.was[name] = unsure(self.was[name], self.cuts, revision)
+        for name, revision in REVISED.items():
+            self.was[name] = unsure(self.was[name], self.cuts, revision)
         if "streams_current" in self.silver:
             current, people = self.silver["streams_current"], valid(self.silver["streams_members"])
-            self.silver["streams_current"] = computed(in_processes(current, people, self.was["lives"]))
+            self.silver["streams_current"] = in_processes(current, people, self.was["lives"]).computed()
         self.holdings()
         self.people()
         self.rebalances()
@@ -120,32 +119,29 @@ class _Fold:
     def partitions(self, cut: Cuts) -> None:
         """Folds the tables about state partitions, and finds where each partition is whole."""
         records = keyed(self.db, self.silver)
-        keys = computed(records.select("* exclude (why)"))
-        revised = computed(revisions(keys, self.was["revisions"]))
+        keys = records.select("* exclude (why)").computed()
+        revised = revisions(keys, self.was["revisions"]).computed()
         self.cuts = self.never_read(keys, cut)
         seen = read(keys, self.silver["corrupt"], self.was["read"], self.cuts)
-        last = computed(stretches(revised, seen, self.was["read"], self.cuts))
+        last = stretches(revised, seen, self.was["read"], self.cuts).computed()
         self.carry("read", last.where("until is null"))
-        claims = computed(coordinators.claims(self.silver["claims"], self.was["claims"]))
+        claims = coordinators.claims(self.silver["claims"], self.was["claims"]).computed()
         self.add("coordinators", claims.where("not already_ended"))
         self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
         writes = coordinators.outages(keys, claims, self.was["writes"])
         self.add("outages", writes.outages)
         self.carry("writes", writes.last)
         self.add("stale_writes", coordinators.stale_writes(records, claims))
-        covered = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"])
-        per_group = computed(covered)
+        per_group = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"]).computed()
         self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
         self.carry("revisions", revised.where("latest and not deleted and revision is not null"))
         if "corrupt" in self.there:
             self.add("unreadable", self.silver["corrupt"])
-        self.whole = computed(last.where("whole_from is not null").select("state_partition, whole_from, until"))
+        self.whole = last.where("whole_from is not null").select("state_partition, whole_from, until").computed()
 
-    def never_read(self, keys: Frame, new: Cuts) -> Frame | None:
-        """Returns the offsets that were never read. None: everything was read, as it nearly always was."""
-        if not new and self.idle((), ("cuts",)):
-            return None
+    def never_read(self, keys: Frame, new: Cuts) -> Frame:
+        """Returns the offsets that were never read."""
         rows = [{"state_partition": p, "from_offset": a, "until_offset": b} for p, (a, b) in new.items()]
         table = pa.Table.from_pylist(rows, schema=CUT)
         result = cuts(keys, self.db.rows(table), self.was["cuts"])
@@ -158,13 +154,9 @@ class _Fold:
         return self.whole_of(valid(self.silver[name]))
 
     def whole_of(self, records: Frame) -> Frame:
-        return sql(
-            """select r.*, whole_from from {records} r
-                left join (select state_partition as sp, whole_from, until from {whole}) w
-                    on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""",
-            records=records,
-            whole=self.whole,
-        )
+        return records.query(f"""select r.*, whole_from from {records} r
+                left join (select state_partition as sp, whole_from, until from {self.whole}) w
+                    on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""")
 
     def every(self, name: str, columns: Callable[[Modern], str]) -> Frame:
         """Valid records of all kinds of groups with epochs."""
@@ -188,7 +180,7 @@ class _Fold:
                 self.was["assigned_groups"],
             )
             assignments = of_classic.last
-            events = sql("select * from {a} union all select * from {b}", a=events, b=of_classic.events)
+            events = events.query(f"select * from {events} union all select * from {of_classic.events}")
             self.carry("assignments", assignments)
             self.carry("assigned_groups", of_classic.groups)
         if not self.idle(("share_placeholders", "share_members"), ("initialised", "subscribed")):
@@ -204,22 +196,19 @@ class _Fold:
             made = graded(wanted.made, self.whole, "since_offset", "offset")
             self.add("share_initialised", before_cuts(made, self.cuts, "offset"))
             self.carry("wanted_topics", wanted.topics)
-            events = sql("select * from {a} union all by name select * from {b}", a=events, b=wanted.events)
+            events = events.query(f"select * from {events} union all by name select * from {wanted.events}")
             self.carry("initialised", wanted.initialised)
             self.carry("subscribed", wanted.subscribed)
-        self.events = computed(events)
-        self.epochs = sql(
-            """select state_partition, group_id, kind, member_id, member_epoch as epoch from {m}
-                union all select state_partition, group_id, 'classic', member_id, generation from {a}
-                    where at_offset is not null""",
-            m=modern.last,
-            a=assignments,
-        )
+        self.events = events.computed()
+        self.epochs = modern.last.query(f"""
+            select state_partition, group_id, kind, member_id, member_epoch as epoch from {modern.last}
+                union all select state_partition, group_id, 'classic', member_id, generation from {assignments}
+                    where at_offset is not null""")
 
     def people(self) -> None:
         """Folds the tables about members and other keys that have lives, and about settings."""
         records = self.whole_of(members.records(self.silver, self.was["lives"]))
-        keys = computed(lives(records.select(f"*, {pack(members.FIELDS)} as payload")))
+        keys = lives(records.select(f"*, {pack(members.FIELDS)} as payload")).computed()
         self.carry("lives", keys.where("open"))
         for name, rows in members.told(keys).items():
             self.add(name, rows)
@@ -247,16 +236,13 @@ class _Fold:
         groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
-        rows = computed(epochs.epochs(sequence.rows, sequence.details))
-        if self.cuts is not None:
-            self.born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
-            self.carry("births", self.born)
-        self.add("rebalances", self.since_birth(epochs.as_rebalances(rows, self.whole)))
+        rows = epochs.epochs(sequence.rows, sequence.details).computed()
+        self.born = epochs.births(groups, valid(self.silver["classic_groups"]), self.cuts, self.was)
+        self.carry("births", self.born)
+        proven = epochs.as_rebalances(rows, self.whole)
+        self.add("rebalances", epochs.graded_by_births(proven, self.born, self.cuts))
         self.carry("people", line.people)
         self.carry("rebalances", epochs.carried(rows))
-
-    def since_birth(self, rows: Frame) -> Frame:
-        return rows if self.cuts is None else epochs.graded_by_births(rows, self.born, self.cuts)
 
     def targets(self) -> tuple[Frame | None, Frame | None]:
         """Returns the complete targets, and how many partitions each moved."""
@@ -280,11 +266,8 @@ class _Fold:
     def classic_steps(self) -> Frame | None:
         if self.idle(("classic_groups",), ("classic_states",)):
             return None
-        given = sql(
-            """select state_partition, group_id, offset, count(*) as moved from {events}
-                where kind = 'classic' and type = 'a' group by state_partition, group_id, offset""",
-            events=self.events,
-        )
+        given = self.events.query(f"""select state_partition, group_id, offset, count(*) as moved from {self.events}
+                where kind = 'classic' and type = 'a' group by state_partition, group_id, offset""")
         steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
         self.carry("classic_states", steps.last)
         return steps.rows
@@ -294,17 +277,14 @@ class _Fold:
         """Folds the tables about owners, from events of holdings."""
         whole, cuts = self.whole, self.cuts
         owned = ownership.owned(self.events, self.was["intervals"], self.was["doubtful"], self.was["places"], whole)
-        ended = sql(
-            """select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {ended} i
-                left join {epochs} e on i.state_partition = e.state_partition and i.group_id = e.group_id
-                    and i.kind = e.kind and i.member_id = e.member_id""",
-            ended=owned.intervals,
-            epochs=self.epochs,
-        )
-        overlaps = owned.overlaps if cuts is None else ownership.doubted(owned.overlaps, cuts)
+        ended = owned.intervals.query(f"""
+            select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {owned.intervals} i
+                left join {self.epochs} e using (state_partition, group_id, kind, member_id)""")
+        overlaps = ownership.doubted(owned.overlaps, cuts)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
-        self.add("unowned", self.since_birth(as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))))
+        unowned = as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))
+        self.add("unowned", epochs.graded_by_births(unowned, self.born, cuts))
         kinds = owned.kinds
         self.carry("intervals", owned.intervals.where("open"))
         self.carry("doubtful", owned.doubtful)
@@ -314,7 +294,7 @@ class _Fold:
             counts = holders.counted(several, self.was["holders"])
             self.carry("holders", holders.carried(counts))
             known = before_cuts(graded(counts, whole, "from_offset", "to_offset"), cuts, "to_offset")
-            self.add("holders", holders.as_holders(known))
+            self.add("holders", as_places(holders.as_holders(known)))
         if SHARE in kinds:
             self.add("share_holdings", ended.where(f"kind = '{SHARE}' and member_id <> '{NO_MEMBER}'"))
             self.add("share_coverage", shares.coverage(owned.unowned, cuts))

@@ -17,7 +17,6 @@ from sidecar.audit.tables.columns import Table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-NAMED = re.compile(r"\{(\w+)\}")
 QUOTED = '"offset"'
 RESERVED = re.compile(r"(?<![\w\"])offset(?![\w\"])")
 """The column `offset` without quotes: SQL has a keyword of that name."""
@@ -26,24 +25,37 @@ ROWS_AT_ONCE = 65_536
 
 @dataclass(frozen=True)
 class Frame:
-    """A relation: a query, or rows that were computed."""
+    """A relation: a query, or rows that were computed. As text it is SQL to follow FROM."""
 
     db: Database
     name: str
 
+    def __str__(self) -> str:
+        return self.name
+
+    def query(self, text: str) -> Frame:
+        """Returns a query over this frame, and others of its database. Each read computes it again."""
+        return self.db.query(text)
+
     def where(self, condition: str) -> Frame:
-        return sql(f"select * from {{rows}} where {condition}", rows=self)
+        return self.query(f"select * from {self} where {condition}")
 
     def select(self, columns: str) -> Frame:
-        return sql(f"select {columns} from {{rows}}", rows=self)
+        return self.query(f"select {columns} from {self}")
+
+    def computed(self) -> Frame:
+        """Computes the frame now and keeps the rows, for frames that are read more than once."""
+        name = f"t{next(self.db.numbers)}"
+        self.db.connection.execute(f"create temp table {name} as select * from {self}")
+        return Frame(self.db, name)
 
     def columns(self) -> list[str]:
-        described = self.db.connection.execute(f"select * from {self.name} limit 0").description
+        described = self.db.connection.execute(f"select * from {self} limit 0").description
         return [str(column[0]) for column in described or ()]
 
     def batches(self) -> Iterator[Any]:
         """Yields the relation's rows as Arrow record batches."""
-        yield from self.db.connection.sql(f"select * from {self.name}").to_arrow_reader(ROWS_AT_ONCE)
+        yield from self.db.connection.sql(f"select * from {self}").to_arrow_reader(ROWS_AT_ONCE)
 
 
 @dataclass
@@ -94,30 +106,17 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
         yield Database(connection)
 
 
-def sql(text: str, **frames: Frame) -> Frame:
-    """Returns a query over these frames, which the text names in braces. Each read computes it again."""
-    named = NAMED.sub(lambda match: frames[match[1]].name, text)
-    return next(iter(frames.values())).db.query(named)
-
-
-def computed(frame: Frame) -> Frame:
-    """Computes the frame now and keeps the rows, for frames that are read more than once."""
-    name = f"t{next(frame.db.numbers)}"
-    frame.db.connection.execute(f"create temp table {name} as select * from {frame.name}")
-    return Frame(frame.db, name)
-
-
 def numbers(key: str, name: str, *frames: Frame) -> Frame:
     """Returns a number of this name for each key in any of these. Windows over numbers take half the time."""
-    named = {f"f{i}": frame for i, frame in enumerate(frames)}
-    every = " union all ".join(f"select {key} from {{{f}}}" for f in named)
-    return computed(sql(f"select row_number() over () as {name}, * from (select distinct * from ({every}))", **named))
+    every = " union all ".join(f"select {key} from {frame}" for frame in frames)
+    return (
+        frames[0].query(f"select row_number() over () as {name}, * from (select distinct * from ({every}))").computed()
+    )
 
 
 def by_number(rows: Frame, numbers: Frame, key: str, name: str) -> Frame:
     """Returns the rows with their number instead of the key."""
-    query = f"select {name}, r.* exclude ({key}) from {{rows}} r join {{numbers}} using ({key})"
-    return sql(query, rows=rows, numbers=numbers)
+    return rows.query(f"select {name}, r.* exclude ({key}) from {rows} r join {numbers} using ({key})")
 
 
 def kinds(frame: Frame) -> set[str]:

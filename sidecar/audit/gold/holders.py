@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Frame, computed, sql
+from sidecar.audit.gold.frames import Frame
 from sidecar.audit.gold.members import REPLICAS, STANDBYS
 from sidecar.audit.gold.shares import PLACE
 from sidecar.audit.gold.steps import GROUP, begun_or_ended, chain
@@ -21,26 +21,21 @@ STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_
 def counted(intervals: Frame, was: Frame) -> Frame:
     """Returns a row from each change of the number to the next; none where it is 0. `intervals`: all that have ended in
     this batch or are open; `was`: the last batch's numbers, which count all that began until then."""
-    return computed(
-        sql(
-            f"""with a as (select {HELD}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
-                        1 as d from {{intervals}} i left join {{was}} w using ({HELD})
-                        where from_offset > coalesce(w.n, -1)
-                    union all select {HELD}, topic, to_offset, to_ms, to_written_ms, -1 from {{intervals}}
-                        where not open
-                    union all select {HELD}, topic, n, ms, written_ms, holders from {{was}}),
-                b as (select {HELD}, n, max(topic) as topic, any_value(ms) as ms, any_value(written_ms) as written_ms,
-                    sum(d) as d from a group by {HELD}, n having sum(d) <> 0),
-                c as (select *, sum(d) over w as holders, lead(n) over w as to_offset, lead(ms) over w as to_ms,
-                    lead(written_ms) over w as to_written_ms from b
-                    window w as (partition by {HELD} order by n))
-                select {HELD}, topic, holders::int as holders, n as from_offset, ms as from_ms,
-                    written_ms as from_written_ms, to_offset, to_ms, to_written_ms, to_offset is null as open
-                    from c where holders > 0""",
-            intervals=intervals,
-            was=was,
-        )
-    )
+    return intervals.query(f"""
+        with a as (select {HELD}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
+                    1 as d from {intervals} i left join {was} w using ({HELD})
+                    where from_offset > coalesce(w.n, -1)
+                union all select {HELD}, topic, to_offset, to_ms, to_written_ms, -1 from {intervals}
+                    where not open
+                union all select {HELD}, topic, n, ms, written_ms, holders from {was}),
+            b as (select {HELD}, n, max(topic) as topic, any_value(ms) as ms, any_value(written_ms) as written_ms,
+                sum(d) as d from a group by {HELD}, n having sum(d) <> 0),
+            c as (select *, sum(d) over w as holders, lead(n) over w as to_offset, lead(ms) over w as to_ms,
+                lead(written_ms) over w as to_written_ms from b
+                window w as (partition by {HELD} order by n))
+            select {HELD}, topic, holders::int as holders, n as from_offset, ms as from_ms,
+                written_ms as from_written_ms, to_offset, to_ms, to_written_ms, to_offset is null as open
+                from c where holders > 0""").computed()
 
 
 def carried(counts: Frame) -> Frame:
@@ -48,12 +43,8 @@ def carried(counts: Frame) -> Frame:
 
 
 def as_holders(rows: Frame) -> Frame:
-    """Returns rows with the table's columns. A task is a place of a streams group, whose topic is its subtopology."""
-    return rows.select(
-        """* replace (case when kind = 'share' then kind else 'streams' end as kind,
-                case when kind = 'share' then topic else topic_key end as topic),
-            case when kind = 'share' then topic_key end as topic_id, kind as role"""
-    )
+    """Returns rows with the table's columns."""
+    return rows.select("*, case when kind = 'share' then topic_key end as topic_id, kind as role")
 
 
 def stateful(topologies: Frame, was: Frame) -> Frame:
@@ -65,42 +56,40 @@ def stateful(topologies: Frame, was: Frame) -> Frame:
 def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Mapping[str, Frame]) -> Frame:
     """From which record `n` on how many standbys each task of the subtopologies with state should have; -1: from
     before. `groups`, `members`: valid records; `subtopologies`: of `stateful`; `was`: what the last batch left."""
-    replicas = f"'' as member_id, case when not deleted then {STANDBYS} end as value"
+    state = f"'' as member_id, case when not deleted then {STANDBYS} end as value"
     of_members = "member_id, case when not deleted then [process_id] end as value"
     people = was["lives"].where("kind = 'streams'")
     carried = "key_id as member_id, [payload.process_id] as value"
-    turns = sql(
-        f"""with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
-                    0 as more from {{replicas}}
-                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {{subtopologies}}
+    replicas = chain(state, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'"))
+    processes = begun_or_ended(chain(of_members, carried, members, people))
+    turns = groups.query(f"""
+    with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
+                    0 as more from {replicas}
+                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {subtopologies}
                 union all select {GROUP}, n, log_ms, written_ms, null, null, case when now > 0 then 1 else -1 end
-                    from {{processes}}),
+                    from {processes}),
             b as (select {GROUP}, n, any_value(log_ms) as ms, any_value(written_ms) as written_ms,
                 any_value(replicas) as r, any_value(stateful) as s, sum(more) as more from a group by {GROUP}, n),
             c as (select {GROUP}, n, ms, written_ms, coalesce(last_value(s ignore nulls) over w, []) as stateful,
                 greatest(least(coalesce(last_value(r ignore nulls) over w, 0), sum(more) over w - 1), 0) as wanted
                 from b window w as (partition by {GROUP} order by n))
             select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
-                over (partition by {GROUP} order by n)""",
-        replicas=chain(replicas, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'")),
-        subtopologies=subtopologies,
-        processes=begun_or_ended(chain(of_members, carried, members, people)),
-    )
-    return computed(turns)
+                over (partition by {GROUP} order by n)""")
+    return turns.computed()
 
 
 def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
     """A row for each time in which a member had a task as active and fewer standbys than `wanted` were `held`.
     `intervals`: all that have ended in this batch or are open; `read`: how far the last batch had come (what began
     until then is at -1 here); `was`: the rows that it left open."""
-    rows = sql(
-        f"""with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
+    rows = intervals.query(f"""
+        with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
                     end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as standbys
-                    from {{intervals}} left join {{read}} using (state_partition)
-                union all select {PLACE}, to_offset, to_ms, to_written_ms, kind, -1, null from {{intervals}}
+                    from {intervals} left join {read} using (state_partition)
+                union all select {PLACE}, to_offset, to_ms, to_written_ms, kind, -1, null from {intervals}
                     where not open
                 union all select {PLACE}, n, ms, written_ms, '', 0, list_contains(stateful, topic_key)::int * wanted
-                    from (select distinct {PLACE} from {{intervals}}) join {{turns}} using ({GROUP})),
+                    from (select distinct {PLACE} from {intervals}) join {turns} using ({GROUP})),
             b as (select {PLACE}, n, any_value(ms) as ms, any_value(written_ms) as written_ms,
                 max(standbys) as standbys,
                 coalesce(sum(d) filter (where kind = 'active'), 0) as a,
@@ -111,18 +100,8 @@ def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
             d as (select *, case when had and held < wanted then (wanted, held) end as lack from c
                 qualify lack is distinct from lag(lack) over (partition by {PLACE} order by n))
             select *, lead(n) over w as to_offset, lead(ms) over w as to_ms, lead(written_ms) over w as to_written_ms
-                from d window w as (partition by {PLACE} order by n)""",
-        intervals=intervals,
-        turns=turns,
-        read=read,
-    )
+                from d window w as (partition by {PLACE} order by n)""")
     since = "case when n < 0 then w.from_{0} else r.{1} end as from_{0}".format
-    return computed(
-        sql(
-            f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
-                    {since("written_ms", "written_ms")}, to_offset is null as open
-                from {{rows}} r left join {{was}} w using ({PLACE}) where lack is not null""",
-            rows=rows,
-            was=was,
-        )
-    )
+    return rows.query(f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
+                {since("written_ms", "written_ms")}, to_offset is null as open
+            from {rows} r left join {was} w using ({PLACE}) where lack is not null""").computed()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, computed, sql
+from sidecar.audit.gold.frames import Frame
 from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 
 MEMBER = "state_partition, group_id, member_id"
@@ -31,56 +31,40 @@ def modern(current: Frame, members: Frame, last: Frame) -> Held:
     """Returns holdings of groups with epochs. `current`: valid records with `whole_from`; `members`: tombstones of
     members, which hold nothing from then on; `last`: carried by the last batch. Holdings are compared only where a
     record differs from the one before."""
-    rows = sql(
-        f"""select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
-                whole_from, false as carried from {{current}}
+    rows = current.query(f"""
+        select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
+                whole_from, false as carried from {current}
             union all select {HOLDER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
-                from {{members}}
+                from {members}
             union all select {HOLDER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
-                null, true from {{last}}""",
-        current=current,
-        members=members,
-        last=last,
-    )
+                null, true from {last}""")
     changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live
         or assigned is distinct from b_assigned or pending is distinct from b_pending)"""
-    chain = computed(
-        sql(
-            f"""with a as (select *,
+    chain = rows.query(f"""with a as (select *,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
-                from {{rows}} window w as (partition by {HOLDER} {ORDER}))
+                from {rows} window w as (partition by {HOLDER} {ORDER}))
             select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
                 case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
                 {changed} as changed
-            from a where latest or {changed}""",
-            rows=rows,
-        )
-    )
-    changes = sql(
-        f"""select {CHANGE}, assigned, pending, case when b_live then b_assigned end as b_assigned,
-                case when b_live then b_pending end as b_pending from {{chain}} where changed""",
-        chain=chain,
-    )
-    left = sql(
-        f"""select {HOLDER}, offset, revision, member_epoch, assigned, pending from {{chain}}
-            where latest and not deleted""",
-        chain=chain,
-    )
+            from a where latest or {changed}""").computed()
+    changes = chain.query(f"""select {CHANGE}, assigned, pending, case when b_live then b_assigned end as b_assigned,
+            case when b_live then b_pending end as b_pending from {chain} where changed""")
+    left = chain.query(f"""select {HOLDER}, offset, revision, member_epoch, assigned, pending from {chain}
+            where latest and not deleted""")
     return Held(events(changes, "topic_id"), left)
 
 
 def events(changes: Frame, key: str) -> Frame:
     """Returns the events of changes. `key`: the field of a place that identifies its topic. A place is in one or more
     of the four lists, each a bit: 1 and 2 are assigned and pending, 4 and 8 the same before."""
-    numbered = computed(sql("select row_number() over () as r, * from {changes}", changes=changes))
+    numbered = changes.query(f"select row_number() over () as r, * from {changes}").computed()
     lists = ("assigned", "pending", "b_assigned", "b_pending")
     parts = " union all ".join(
-        f"select r, unnest({name}) as t, {1 << i} as bit from {{numbered}}" for i, name in enumerate(lists)
+        f"select r, unnest({name}) as t, {1 << i} as bit from {numbered}" for i, name in enumerate(lists)
     )
-    return sql(
-        f"""with parts as ({parts}),
+    return numbered.query(f"""with parts as ({parts}),
             places as (select r, t.{key} as topic_key, t.topic as topic, unnest(t.partitions) as partition, bit
                 from parts),
             a as (select r, topic_key, partition, arg_min(topic, bit) as topic, bit_or(bit) as bits
@@ -88,13 +72,11 @@ def events(changes: Frame, key: str) -> Frame:
             b as (select *, case when bits & 1 > 0 then 'a' when bits & 2 > 0 then 'p' end as now,
                 case when bits & 4 > 0 then 'a' when bits & 8 > 0 then 'p' end as before from a),
             c as (select b.*, {", ".join(f"n.{c.strip()}" for c in CHANGE.split(","))}
-                from b join {{numbered}} n on b.r = n.r where now is distinct from before or not adjacent)
+                from b join {numbered} n on b.r = n.r where now is distinct from before or not adjacent)
             select state_partition, group_id, kind, topic_key, partition, topic, member_id,
                 unnest(list_filter([case when now is null then 'x' when now is distinct from before then now end,
                     case when now is not null and before is not null and not adjacent then 'k' end],
                     lambda x: x is not null)) as type,
                 offset, log_ms as ms, written_ms, why, adjacent as exact,
                 case when adjacent then offset - 1 else b_offset end as not_before, missing, epoch, b_epoch
-            from c""",
-        numbered=numbered,
-    )
+            from c""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sidecar.audit.gold.frames import Frame, sql
+from sidecar.audit.gold.frames import Frame
 from sidecar.audit.tables.layers import ROLES
 
 HEAD = "offset, log_ms, written_ms, why, revision, deleted"
@@ -78,28 +78,21 @@ def every(tables: Mapping[str, Frame], name: str, columns: Callable[[str, Modern
     """Returns the records of all kinds. `columns`: for a kind of group, the rows that each record makes, as pairs of a
     kind of holding and more columns. Tables that do not exist take no time."""
     kinds = [kind for kind, modern in MODERN.items() if modern.tables + name in tables] or [CONSUMER]
-    selects, frames = [], {}
-    for kind in kinds:
-        modern = MODERN[kind]
-        frames[kind] = tables[modern.tables + name]
-        selects += [
-            f"select state_partition, group_id, '{of}' as kind, {HEAD}{more} from {{{kind}}}"
-            for of, more in columns(kind, modern)
-        ]
-    return sql(" union all ".join(selects), **frames)
+    frames = {kind: tables[MODERN[kind].tables + name] for kind in kinds}
+    selects = [
+        f"select state_partition, group_id, '{of}' as kind, {HEAD}{more} from {frame}"
+        for kind, frame in frames.items()
+        for of, more in columns(kind, MODERN[kind])
+    ]
+    return frames[kinds[0]].query(" union all ".join(selects))
 
 
 def in_processes(current: Frame, members: Frame, was: Frame) -> Frame:
     """Current assignments of streams members, each with the member's process by its last record before. `was`: lives
     that the last batch left open."""
-    return sql(
-        """select c.*, m.process_id from {current} c asof left join (
+    return current.query(f"""select c.*, m.process_id from {current} c asof left join (
                 select state_partition, group_id, member_id, offset, process_id from {members}
                 union all select state_partition, group_id, key_id, last_offset, payload.process_id from {was}
                     where kind = 'streams') m
             on c.state_partition = m.state_partition and c.group_id = m.group_id and c.member_id = m.member_id
-                and c.offset >= m.offset""",
-        current=current,
-        members=members,
-        was=was,
-    )
+                and c.offset >= m.offset""")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, kinds, pack, sql
+from sidecar.audit.gold.frames import Frame, kinds, pack
 from sidecar.audit.gold.kinds import CLASSIC, HEAD, MODERN
 from sidecar.audit.gold.steps import chain, valid
 from sidecar.state.keys import ROSTER
@@ -45,17 +45,15 @@ def records(silver: Mapping[str, Frame], was: Frame) -> Frame:
     selects = [
         f"""select state_partition, group_id, kind, key_id, state, last_offset as offset, null as log_ms,
             null as written_ms, null as why, last_revision as revision, false as deleted, true as carried,
-            {acc} as acc, unnest(payload) from {{was}}"""
+            {acc} as acc, unnest(payload) from {was}"""
     ]
-    frames = {"was": was}
     for of in LIVES:
         if of.table in silver:
-            frames[of.table] = valid(silver[of.table])
             selects.append(
                 f"""select state_partition, group_id, '{of.kind}' as kind, {of.key_id} as key_id, {of.state} as state,
-                    {HEAD}, false as carried{", " * bool(of.fields)}{of.fields} from {{{of.table}}}"""
+                    {HEAD}, false as carried{", " * bool(of.fields)}{of.fields} from {valid(silver[of.table])}"""
             )
-    return sql(" union all by name ".join(selects), **frames)
+    return was.query(" union all by name ".join(selects))
 
 
 TOLD = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.audit.gold.frames import Frame, by_number, computed, kinds, numbers, pack, sql
+from sidecar.audit.gold.frames import Frame, by_number, kinds, numbers, pack
 from sidecar.audit.gold.steps import graded
 
 PLACE = "state_partition, group_id, kind, topic_key, partition"
@@ -43,9 +43,9 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
     known = numbers(PLACE, "p", *keyed)
     events, was, doubtful, places = (by_number(frame, known, PLACE, "p") for frame in keyed)
     marked = _marked(events, was)
-    intervals = computed(_intervals(marked, was))
-    rows, before = _compared(computed(_stretches(intervals, marked)), doubtful, places)
-    left = computed(_longest(rows))
+    intervals = _intervals(marked, was).computed()
+    rows, before = _compared(_stretches(intervals, marked).computed(), doubtful, places)
+    left = _longest(rows).computed()
     unowned = _named(_unowned(before, left), known)
     return Owned(
         _named(_as_intervals(intervals), known),
@@ -58,56 +58,38 @@ def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Fram
 
 
 def _named(rows: Frame, places: Frame) -> Frame:
-    return sql(
-        """select n.* exclude (p), case when n.kind in ('consumer', 'share') then n.topic_key end as topic_id,
-                r.* exclude (p) from {rows} r join {places} n on r.p = n.p""",
-        rows=rows,
-        places=places,
-    )
+    return rows.query(f"""
+        select n.* exclude (p), case when n.kind in ('consumer', 'share') then n.topic_key end as topic_id,
+            r.* exclude (p) from {rows} r join {places} n on r.p = n.p""")
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
     """Marks events. `begins`: whether an interval begins; `no` identifies it: the offset at which the one before ended,
     -1 for the first. A count would do; last_value is four times as fast."""
-    rows = sql(
-        """select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
+    rows = events.query(f"""
+        select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
                 from {events}
             union all select p, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null
-                from {was}""",
-        events=events,
-        was=was,
-    )
-    return computed(
-        sql(
-            """select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
-                    coalesce(last_value(case when type = 'x' then offset end ignore nulls) over earlier, -1) as no
-                from {rows} window w as (partition by p, member_id order by offset),
-                    earlier as (partition by p, member_id order by offset
-                        rows between unbounded preceding and 1 preceding)""",
-            rows=rows,
-        )
-    )
+                from {was}""")
+    return rows.query(f"""select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
+                coalesce(last_value(case when type = 'x' then offset end ignore nulls) over earlier, -1) as no
+            from {rows} window w as (partition by p, member_id order by offset),
+                earlier as (partition by p, member_id order by offset
+                    rows between unbounded preceding and 1 preceding)""").computed()
 
 
 def _intervals(marked: Frame, was: Frame) -> Frame:
     """Returns intervals with their beginning (`f`), last state (`st`), whether records are missing in between (`torn`),
     and the offset of the first event in this batch, or of what the last batch carried (`s_offset`). Nearly every
     interval is a beginning and an end with nothing in between, so this is a join and no group."""
-    begins = sql(
-        f"""select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
-                {STATE} as st, 0 as unseen from {{marked}} where begins and type <> 's'
-            union all select p, member_id, -1, stretch_offset, null, null, f.topic, true, f, st, unseen from {{was}}""",
-        marked=marked,
-        was=was,
-    )
-    between = sql(
-        f"""select p, member_id, no, arg_max({STATE}, offset) filter (where type <> 'k') as st,
+    begins = marked.query(f"""
+        select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
+                {STATE} as st, 0 as unseen from {marked} where begins and type <> 's'
+            union all select p, member_id, -1, stretch_offset, null, null, f.topic, true, f, st, unseen from {was}""")
+    between = marked.query(f"""select p, member_id, no, arg_max({STATE}, offset) filter (where type <> 'k') as st,
                 max(offset) filter (where type = 'k') as torn_at, sum(missing) filter (where type = 'k') as missing
-            from {{marked}} where not begins and type <> 'x' group by p, member_id, no""",
-        marked=marked,
-    )
-    return sql(
-        """select b.* exclude (st, unseen), coalesce(i.st, b.st) as st, i.torn_at is not null as torn,
+            from {marked} where not begins and type <> 'x' group by p, member_id, no""")
+    return begins.query(f"""select b.* exclude (st, unseen), coalesce(i.st, b.st) as st, i.torn_at is not null as torn,
                 coalesce(i.torn_at, s_offset) as stretch_offset,
                 (b.unseen + coalesce(i.missing, 0))::bigint as unseen,
                 e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
@@ -116,11 +98,7 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
             from {begins} b
                 left join {between} i on b.p = i.p and b.member_id = i.member_id and b.no = i.no
                 left join (select * from {marked} where type = 'x') e
-                    on b.p = e.p and b.member_id = e.member_id and b.no = e.no""",
-        begins=begins,
-        between=between,
-        marked=marked,
-    )
+                    on b.p = e.p and b.member_id = e.member_id and b.no = e.no""")
 
 
 def _as_intervals(stretches: Frame) -> Frame:
@@ -142,11 +120,10 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
     at which it is certainly over. An interval that is not torn is one stretch."""
     first = """p, member_id, no, f.offset as from_offset, s_offset, topic, ms, written_ms, carried, true as first,
         f.not_before as not_before, to_offset, to_not_before_offset, to_ms, to_written_ms"""
-    torn = sql(
-        f"""with a as (select {first}, null as n_not_before from {{intervals}} where torn
+    torn = intervals.query(f"""with a as (select {first}, null as n_not_before from {intervals} where torn
                 union all select k.p, k.member_id, k.no, i.f.offset, k.offset, k.topic, k.ms, k.written_ms, false,
                     false, null, to_offset, to_not_before_offset, to_ms, to_written_ms, k.not_before
-                    from {{marked}} k join {{intervals}} i on k.p = i.p and k.member_id = i.member_id and k.no = i.no
+                    from {marked} k join {intervals} i on k.p = i.p and k.member_id = i.member_id and k.no = i.no
                     where k.type = 'k'),
             b as (select *, lead(s_offset) over w as n_offset, lead(n_not_before) over w as b_not_before,
                 lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms
@@ -156,121 +133,85 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
                 case when n_offset is null then to_not_before_offset else b_not_before end as to_not_before_offset,
                 case when n_offset is null then to_ms else n_ms end as to_ms,
                 case when n_offset is null then to_written_ms else n_written_ms end as to_written_ms
-            from b""",
-        intervals=intervals,
-        marked=marked,
-    )
-    return sql(
-        f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
+            from b""")
+    return intervals.query(f"""
+        select p, member_id, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
                 case when to_offset is null then {EVER} else greatest(to_not_before_offset, s_offset) end as reach,
                 coalesce(to_offset, {EVER}) as end_offset, to_ms as end_ms, to_written_ms as end_written_ms
-            from (select {first} from {{intervals}} where not torn union all select * from {{torn}})""",
-        intervals=intervals,
-        torn=torn,
-    )
+            from (select {first} from {intervals} where not torn union all select * from {torn})""")
 
 
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
     earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
-    rows = sql(
-        f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
+    rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
                 {pack("reach, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as c,
                 {pack("reach = end_offset, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as o,
-                null as was_c, null as was_o from {{stretches}}
+                null as was_c, null as was_o from {stretches}
             union all select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                0, true, null, null, c, o from {{doubtful}}
+                0, true, null, null, c, o from {doubtful}
             union all select p, '', -1, -1, topic, null, null, false, null, 1, false, c, o, null, null
-                from {{places}}""",
-        stretches=stretches,
-        doubtful=doubtful,
-        places=places,
-    )
+                from {places}""")
     kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
     # Where each began only after the one before had ended, that one lasted longest: no further comparison is needed.
-    near = computed(
-        sql(
-            f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
-                from {{rows}} window w as (partition by p {IN_ORDER})""",
-            rows=rows,
-        )
-    )
-    shared = computed(sql("select distinct p from {near} where po.reach > s_offset or was_doubtful", near=near))
-    before = sql(
-        f"""select {kept}, pc, po from {{near}} n anti join {{shared}} s on n.p = s.p where asked
+    near = rows.query(f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
+            from {rows} window w as (partition by p {IN_ORDER})""").computed()
+    shared = near.query(f"select distinct p from {near} where po.reach > s_offset or was_doubtful").computed()
+    before = near.query(f"""select {kept}, pc, po from {near} n anti join {shared} s on n.p = s.p where asked
             union all select {kept}, pc, po from (
                 select *, greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
-                from {{rows}} r semi join {{shared}} s on r.p = s.p window w as ({EARLIER}))
-            where asked""",
-        near=near,
-        shared=shared,
-        rows=rows,
-    )
+                from {rows} r semi join {shared} s on r.p = s.p window w as ({EARLIER}))
+            where asked""")
     return rows, before
 
 
 def _longest(rows: Frame) -> Frame:
-    return sql(
-        f"""select p, max(topic) as topic, max(case when c.reach < {EVER} then c end) as c,
+    return rows.query(f"""select p, max(topic) as topic, max(case when c.reach < {EVER} then c end) as c,
                 max(case when o.reach < {EVER} then o end) as o, coalesce(max(o.reach) = {EVER}, false) as owned
-            from {{rows}} group by p""",
-        rows=rows,
-    )
+            from {rows} group by p""")
 
 
 def _doubtful(rows: Frame, before: Frame) -> Frame:
     """Returns doubtful beginnings with the longest lasting earlier stretch that has ended. Few places have any."""
-    return sql(
-        f"""with a as (select r.* from {{rows}} r semi join (select p from {{before}} where po.reach = {EVER}) b
+    return rows.query(f"""
+        with a as (select r.* from {rows} r semi join (select p from {before} where po.reach = {EVER}) b
                     on r.p = b.p),
             b as (select *, greatest(max(o) over w, was_o) as po,
                 greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
                 greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
                 from a window w as ({EARLIER}))
             select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                ended_c as c, ended_o as o from b where asked and po.reach = {EVER}""",
-        rows=rows,
-        before=before,
-    )
+                ended_c as c, ended_o as o from b where asked and po.reach = {EVER}""")
 
 
 def _overlaps(before: Frame) -> Frame:
-    return sql(
-        f"""with a as (select *, pc.reach >= s_offset and pc.member_id <> member_id as proven,
+    return before.query(f"""with a as (select *, pc.reach >= s_offset and pc.member_id <> member_id as proven,
                 first and po.reach > coalesce(not_before, -1) + 1 and po.member_id <> member_id as possible
-                from {{before}}),
+                from {before}),
             b as (select *, case when proven then pc else po end as other from a where proven or possible)
             select p, topic, member_id, from_offset, other.member_id as other_member_id,
                 other.from_offset as other_from_offset, s_offset as offset, ms, written_ms,
-                case when proven then 'proven' else 'possible' end as grade, po.reach = {EVER} as open from b""",
-        before=before,
-    )
+                case when proven then 'proven' else 'possible' end as grade, po.reach = {EVER} as open from b""")
 
 
 def doubted(overlaps: Frame, cuts: Frame) -> Frame:
     """Grades overlaps across offsets that were never read as possible: there the other member may have given the place
     up."""
-    return sql(
-        """select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
-                and o.other_from_offset < c.until_offset and c.until_offset <= o.offset) then 'possible'
-                else grade end as grade) from {overlaps} o""",
-        overlaps=overlaps,
-        cuts=cuts,
-    )
+    return overlaps.query(f"""
+        select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
+            and o.other_from_offset < c.until_offset and c.until_offset <= o.offset) then 'possible'
+            else grade end as grade) from {overlaps} o""")
 
 
 def _unowned(before: Frame, places: Frame) -> Frame:
     """Returns unowned time. It is proven only where everything is known (`owned`): otherwise a member without any
     record left may have had the place."""
-    return sql(
-        """select p, topic, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
+    return before.query(f"""
+        select p, topic, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
                 po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,
                 written_ms as to_written_ms, case when not_before >= po.reach then not_before end
                     as to_not_before_offset, false as open
                 from {before} where first and po.reach < s_offset
             union all select p, topic, o.member_id, o.reach, o.ms, o.written_ms, null, null, null, null, null,
-                true from {places} where not owned and o is not null""",
-        before=before,
-        places=places,
-    )
+                true from {places} where not owned and o is not null""")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, computed, numbers, pack, sql
+from sidecar.audit.gold.frames import Database, Frame, numbers, pack
 from sidecar.audit.tables.layers import FROM_KEY, SILVER
 from sidecar.state.fold import UNFENCED
 
@@ -19,88 +19,60 @@ def valid(frame: Frame) -> Frame:
 
 def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
     """Returns every readable record with its key, without its contents."""
-    selects, frames = [], {}
+    selects = []
     for kind, table in SILVER.items():
         if table.name not in silver:
             continue
         void = "false" if kind in UNFENCED else VOID
-        frames[table.name] = silver[table.name]
         selects.append(
             f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
                 {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, why, {void} as void
-                from {{{table.name}}}"""
+                from {silver[table.name]}"""
         )
     if not selects:
         return keyed(db, {"schemas": db.empty(SILVER["schema"])})
-    return sql(" union all ".join(selects), **frames)
+    return db.query(" union all ".join(selects))
 
 
 def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
     """Returns all offsets that were never read, with `written_ms` of the first record behind them. `new`: those right
     before this batch."""
-    return computed(
-        sql(
-            """select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
-                    select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
-                    union all select state_partition, from_offset, until_offset, null, true from {new}) c
-                left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys}
-                    group by state_partition) f on c.state_partition = f.state_partition""",
-            keys=keys,
-            new=new,
-            before=before,
-        )
-    )
+    return keys.query(f"""select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
+                select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
+                union all select state_partition, from_offset, until_offset, null, true from {new}) c
+            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys}
+                group by state_partition) f on c.state_partition = f.state_partition""").computed()
 
 
-def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame | None) -> Frame:
+def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame) -> Frame:
     """Returns for each state partition how far it was read, its first offset without a record (null: there is none),
     and the number of such offsets, in total and in a row, without those that were never read. The search for holes
     looks at every offset, so it runs only where the count shows that there is one."""
-    offsets = sql(
-        """select state_partition, offset from {keys}
-            union all select state_partition, offset from {corrupt}""",
-        keys=keys,
-        corrupt=corrupt,
-    )
-    ends = computed(
-        sql(
-            """select coalesce(n.state_partition, b.state_partition) as state_partition,
+    offsets = keys.query(f"""select state_partition, offset from {keys}
+            union all select state_partition, offset from {corrupt}""")
+    ends = offsets.query(f"""select coalesce(n.state_partition, b.state_partition) as state_partition,
                 coalesce(b.last_offset + 1, 0) as start, b.first_hole_offset as known_hole,
                 coalesce(b.without_record, 0) as without_record, coalesce(b.longest_hole, 0) as longest_hole,
                 n.first, n.last, coalesce(n.records, 0) as records
             from (select state_partition, min(offset) as first, max(offset) as last, count(*) as records
                     from {offsets} group by state_partition) n
-            full join {before} b on n.state_partition = b.state_partition""",
-            offsets=offsets,
-            before=before,
-        )
-    )
-    holes = sql(
-        """select state_partition, before + 1 as hole, offset, offset - before - 1 as length from (
+            full join {before} b on n.state_partition = b.state_partition""").computed()
+    holes = offsets.query(f"""select state_partition, before + 1 as hole, offset, offset - before - 1 as length from (
                 select o.state_partition, o.offset, coalesce(lag(o.offset) over
                     (partition by o.state_partition order by o.offset), e.start - 1) as before
                 from {offsets} o join (select * from {ends} where last - start + 1 <> records) e
                 on o.state_partition = e.state_partition)
-            where offset > before + 1""",
-        offsets=offsets,
-        ends=ends,
-    )
-    if cuts is not None:
-        behind = """select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
-            and c.until_offset between h.hole + 1 and h.offset"""
-        query = f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {{holes}} h"
-        holes = sql(query, holes=holes, cuts=cuts)
-    return sql(
-        """select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
+            where offset > before + 1""")
+    behind = f"""select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
+        and c.until_offset between h.hole + 1 and h.offset"""
+    holes = holes.query(f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {holes} h")
+    return holes.query(f"""select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
                 coalesce(e.known_hole, h.hole) as first_hole_offset,
                 e.without_record + coalesce(h.without_record, 0) as without_record,
                 greatest(e.longest_hole, h.longest_hole) as longest_hole
             from {ends} e left join (select state_partition, min(hole) as hole, sum(length)::bigint as without_record,
                 max(length) as longest_hole from {holes} group by state_partition) h
-            on e.state_partition = h.state_partition""",
-        holes=holes,
-        ends=ends,
-    )
+            on e.state_partition = h.state_partition""")
 
 
 UNSURE = -1
@@ -118,12 +90,9 @@ before it. A revision that is not higher than that one's shows that a tombstone 
 
 def unsure(rows: Frame, cuts: Frame, revision: str) -> Frame:
     """Returns carried rows, with the revision UNSURE if offsets right behind them were never read."""
-    return sql(
-        f"""select * replace (case when state_partition in (select state_partition from {{cuts}} where is_new)
-                then {UNSURE} else {revision} end as {revision}) from {{rows}}""",
-        rows=rows,
-        cuts=cuts,
-    )
+    return rows.query(f"""
+        select * replace (case when state_partition in (select state_partition from {cuts} where is_new)
+            then {UNSURE} else {revision} end as {revision}) from {rows}""")
 
 
 def whole(before: str) -> str:
@@ -143,52 +112,37 @@ def revisions(keys: Frame, before: Frame) -> Frame:
     directly follows a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so
     far. Only the latest and those behind missing values get their key: a key is long, and most records need none."""
     name = "state_partition, group_id, kind, sub_id"
-    rows = sql(
-        f"""select {name}, offset, log_ms, revision, deleted, false as carried from {{keys}}
+    rows = keys.query(f"""select {name}, offset, log_ms, revision, deleted, false as carried from {keys}
                 where not void and kind not in ('schema', 'owner_claim')
-            union all select {name}, offset, null, revision, false, true from {{before}}""",
-        keys=keys,
-        before=before,
-    )
+            union all select {name}, offset, null, revision, false, true from {before}""")
     known = numbers(name, "k", rows)
-    return sql(
-        f"""with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
+    return rows.query(f"""
+        with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lead(1) over w is null as latest
-                from (select k, r.* exclude (group_id, kind, sub_id) from {{rows}} r join {{known}} using ({name}))
+                from (select k, r.* exclude (group_id, kind, sub_id) from {rows} r join {known} using ({name}))
                 window w as (partition by k {ORDER})),
             b as (select *, {MISSING} as missing from a)
             select b.state_partition, group_id, kind, sub_id, offset, log_ms, revision, deleted, latest, b_offset,
                 missing, coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
-            from b left join {{known}} n on b.k = n.k and (latest or missing > 0)""",
-        rows=rows,
-        known=known,
-    )
+            from b left join {known} n on b.k = n.k and (latest or missing > 0)""")
 
 
-def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) -> Frame:
+def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame) -> Frame:
     """Returns the stretches in which state partitions are whole (tables/gold.py), from `whole_from` to before `until`.
     `records`: from `revisions`; `read`: from `read`; `before`: the last stretch of each so far; `cuts`: from `cuts`."""
     marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
-    if cuts is not None:
-        query = """select * from {marks} union all
-            select state_partition, until_offset - 1, null, false, null from {cuts} where is_new"""
-        marks = sql(query, marks=marks, cuts=cuts)
-    parts = sql(
-        """select r.*, least(b.first_repeat, f.first) as first_repeat,
+    marks = marks.query(f"""select * from {marks} union all
+        select state_partition, until_offset - 1, null, false, null from {cuts} where is_new""")
+    parts = read.query(f"""select r.*, least(b.first_repeat, f.first) as first_repeat,
                 coalesce(b.last_sign, -1) as last_sign,
                 case when b.state_partition is null then 0 else b.whole_from end as whole_from, b.whole_from_ms,
                 b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
                     9223372036854775807) as torn
             from {read} r left join {before} b on r.state_partition = b.state_partition
                 left join (select state_partition, min(offset) as first from {marks} where repeats
-                    group by state_partition) f on r.state_partition = f.state_partition""",
-        read=read,
-        before=before,
-        marks=marks,
-    )
-    parts = computed(parts)
-    return sql(
-        """with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
+                    group by state_partition) f on r.state_partition = f.state_partition""").computed()
+    return marks.query(f"""
+        with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
                 union all select state_partition, first_hole_offset, null, false, null, null from {parts} where torn
                 union all select state_partition, last_sign, null, false, whole_from_ms, whole_from from {parts}),
             b as (select *, max(case when not repeats then offset end) over (partition by state_partition
@@ -203,35 +157,23 @@ def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame | None) ->
             select d.state_partition, sign as last_sign, d.whole_from, d.whole_from_ms, until, last_offset,
                 first_hole_offset, without_record, longest_hole, first_repeat
             from d join {parts} p on d.state_partition = p.state_partition
-            where d.whole_from is not null or until is null""",
-        marks=marks,
-        parts=parts,
-    )
+            where d.whole_from is not null or until is null""")
 
 
 def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
     """Returns the rows with their `grade`: `proven` where everything is known from `begin` to `end`
     (null: until now)."""
-    return sql(
-        f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
-            from {{rows}} r left join {{stretches}} w on r.state_partition = w.state_partition
-                and {begin} >= whole_from and ({end} < until or until is null)""",
-        rows=rows,
-        stretches=stretches,
-    )
+    return rows.query(f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
+            from {rows} r left join {stretches} w on r.state_partition = w.state_partition
+                and {begin} >= whole_from and ({end} < until or until is null)""")
 
 
-def before_cuts(rows: Frame, cuts: Frame | None, end: str) -> Frame:
+def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
     """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
-    if cuts is None:
-        return rows
-    return sql(
-        f"""select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
-            from {{rows}} r left join (select state_partition, min(until_offset) as begin from {{cuts}}
-                group by state_partition) c on r.state_partition = c.state_partition""",
-        rows=rows,
-        cuts=cuts,
-    )
+    return rows.query(f"""
+        select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
+            from {rows} r left join (select state_partition, min(until_offset) as begin from {cuts}
+                group by state_partition) c on r.state_partition = c.state_partition""")
 
 
 KEY = "state_partition, group_id, kind, key_id"
@@ -245,27 +187,23 @@ def lives(rows: Frame) -> Frame:
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
     payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
-    chain = sql(
-        f"""with a as (select *,
+    chain = rows.query(f"""with a as (select *,
                 coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
                 lag(offset) over w as b_offset, lag(state) over w as b_state
-                from {{rows}} window w as (partition by {KEY} {ORDER})),
+                from {rows} window w as (partition by {KEY} {ORDER})),
             b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
                 not deleted and (not b_live or state is distinct from b_state) as begins from a),
             c as (select *, last_value(case when begins then offset end ignore nulls) over w as no,
                 lead(offset) over w as n_offset, lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
                 lead(written_ms) over w as n_written_ms, lead(why) over w as n_why, lead(adjacent) over w as n_adjacent
                 from b window w as (partition by {KEY} {ORDER}))
-            select * from c where not deleted""",
-        rows=rows,
-    )
-    return sql(
-        f"""with a as (select {KEY}, no,
+            select * from c where not deleted""")
+    return chain.query(f"""with a as (select {KEY}, no,
                 arg_min({pack(BEGIN)}, offset) as f,
                 arg_max({pack("offset, payload, revision, state")}, offset) as l,
                 any_value({pack(END)}) filter (where n_ends) as e,
                 sum(case when begins then 0 else missing end)::bigint as unseen
-                from {{chain}} group by {KEY}, no),
+                from {chain} group by {KEY}, no),
             b as (select *, case when f.carried then f.acc else struct_pack(from_offset := f.offset,
                 from_ms := f.log_ms, from_written_ms := f.written_ms, from_why := f.why,
                 from_not_before_offset := case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
@@ -274,9 +212,7 @@ def lives(rows: Frame) -> Frame:
                 g.from_offset, g.from_ms, g.from_written_ms, g.from_why, g.from_not_before_offset, g.from_exact,
                 e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
                 case when e.adjacent then e.offset - 1 else e.last_offset end as to_not_before_offset,
-                e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""",
-        chain=chain,
-    )
+                e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""")
 
 
 GROUP = "state_partition, group_id"
@@ -284,15 +220,11 @@ GROUP = "state_partition, group_id"
 
 def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
-    rows = sql(
-        f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {{records}}
-            union all select {GROUP}, -1, null, null, null, {old} from {{was}}""",
-        records=records,
-        was=was,
-    )
-    query = f"""select *, lag(value) over w as before, lead(1) over w is null as latest
-        from {{rows}} window w as (partition by {GROUP}, member_id order by n)"""
-    return computed(sql(query, rows=rows).where("latest or value is distinct from before"))
+    rows = records.query(f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {records}
+            union all select {GROUP}, -1, null, null, null, {old} from {was}""")
+    linked = rows.query(f"""select *, lag(value) over w as before, lead(1) over w is null as latest
+        from {rows} window w as (partition by {GROUP}, member_id order by n)""")
+    return linked.where("latest or value is distinct from before").computed()
 
 
 def left(chain: Frame, column: str) -> Frame:
@@ -302,15 +234,11 @@ def left(chain: Frame, column: str) -> Frame:
 
 def begun_or_ended(named: Frame) -> Frame:
     """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
-    return computed(
-        sql(
-            f"""with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {{named}}
-                    union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {{named}}),
-                b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
-                    any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
-                c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
-                    window w as (partition by {GROUP}, topic order by n))
-                select * from c where (now > 0) <> (before > 0)""",
-            named=named,
-        )
-    )
+    return named.query(f"""
+        with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {named}
+                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {named}),
+            b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
+                any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
+            c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
+                window w as (partition by {GROUP}, topic order by n))
+            select * from c where (now > 0) <> (before > 0)""").computed()

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.waiting import in_slices, log_bounds
@@ -84,8 +86,6 @@ class Reader:
     """A context manager with a consumer of the state topic."""
 
     def __init__(self, where: TopicAddress) -> None:
-        from confluent_kafka import Consumer
-
         self._topic, self._bootstrap = where.topic, where.bootstrap
         fixed = {
             "bootstrap.servers": where.bootstrap,
@@ -109,8 +109,6 @@ class Reader:
 
     def partitions(self) -> int:
         """Returns the topic's number of partitions. Raises TopicError."""
-        from confluent_kafka import KafkaException
-
         try:
             answer = in_slices(lambda s: self._consumer.list_topics(self._topic, timeout=s), TIMEOUT_S)
             metadata = answer.topics[self._topic]
@@ -134,8 +132,6 @@ class Reader:
         those that came after that earlier read, unless the topic was made anew meanwhile. Raises TopicError.
 
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
-        from confluent_kafka import TopicPartition
-
         low, high = self._bounds(TopicPartition(self._topic, partition))
         if after is None or high < after.end:
             taken = RecordsRead(partition, anew=after is not None)
@@ -161,8 +157,6 @@ class Reader:
         return taken
 
     def _bounds(self, here: Any) -> tuple[int, int]:
-        from confluent_kafka import KafkaException
-
         try:
             return log_bounds(self._consumer, here, TIMEOUT_S)
         except KafkaException as exc:
@@ -177,8 +171,6 @@ class Reader:
         return of_partitions([first, *self._consumer.consume(AT_ONCE, timeout=0)])
 
     def _ended(self, m: Any, partition: int) -> bool:
-        from confluent_kafka import KafkaError
-
         error = m.error()
         if error is None:
             return False

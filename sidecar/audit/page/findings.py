@@ -8,7 +8,7 @@ from typing import Any
 
 from sidecar.audit.page.groups import Groups
 from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, handed_over, span
-from sidecar.audit.page.pack import NONE, Texts, duration
+from sidecar.audit.page.pack import NONE, Row, Texts, duration
 from sidecar.audit.page.source import Source
 
 MANY = 20
@@ -65,24 +65,21 @@ def pack(all_findings: list[Finding], groups: Groups, texts: Texts, most: int, l
 
 def _overlaps(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
     table = source.rows("second_owners")
-    for n, (sp, group, ms, offset, grade) in enumerate(
-        table.each("state_partition", "group_id", "ms", "offset", "grade")
-    ):
-        g = groups.number[sp, group]
-        place = groups.place(g, table, n)
-        new, old = table["member_id"][n], table["other_member_id"][n]
+    for n, r in enumerate(table.each_row()):
+        g = groups.number[r["state_partition"], r["group_id"]]
+        place, new, old = groups.place(g, table, n), r["member_id"], r["other_member_id"]
         ends = (
-            groups.end(g, place, new, table["from_offset"][n]),
-            groups.end(g, place, old, table["other_from_offset"][n]),
+            groups.end(g, place, new, r["from_offset"]),
+            groups.end(g, place, old, r["other_from_offset"]),
         )
-        proven = grade == "proven"
+        proven = r["grade"] == "proven"
         yield Finding(
             kind="overlap" if proven else "overlap?",
             grave=FAULT if proven else POSSIBLE,
-            ms=ms,
-            end=max(min(until if e is None else e for e in ends), ms),
-            offset=offset,
-            partition=sp,
+            ms=r["ms"],
+            end=max(min(until if e is None else e for e in ends), r["ms"]),
+            offset=r["offset"],
+            partition=r["state_partition"],
             text=f"{groups.place_name(g, place)}: {groups.called(g, new)} began while {groups.called(g, old)}"
             f" {'still owned it' if proven else 'perhaps still owned it'}",
             group=g,
@@ -91,95 +88,85 @@ def _overlaps(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
         )
 
 
+def _moment(kind: str, grave: int, r: Row, text: str, groups: Groups, at: str = "", **more: int) -> Finding:
+    """Returns a finding of a single moment. `at`: what the names of its columns begin with."""
+    sp, group = r["state_partition"], groups.number.get((r["state_partition"], r["group_id"] or ""), NONE)
+    return Finding(kind, grave, r[f"{at}ms"], None, r[f"{at}offset"], sp, text, group, **more)
+
+
+def _reason(r: Row) -> str:
+    return f" ({r['why']})" if r["why"] else ""
+
+
 def _stale_writes(source: Source, groups: Groups) -> Iterator[Finding]:
-    for sp, group, ms, offset, what, kind, sub, mine, last, why in source.rows("stale_writes", shared=True).each(
-        *(
-            "state_partition",
-            "group_id",
-            "ms",
-            "offset",
-            "what",
-            "kind",
-            "sub_id",
-            "owner_epoch",
-            "claimed_epoch",
-            "why",
-        )
-    ):
-        of = " ".join(filter(None, (kind, sub)))
-        described = "a claim of a fenced producer" if what == "claim" else f"a record ({of}) of a fenced coordinator"
-        than = "" if last is None else f", the last claim was {last}"
-        text = f"{described}: owner epoch {mine}{than}; it changes nothing{f' ({why})' if why else ''}"
-        yield Finding("stale", FAULT, ms, None, offset, sp, text, groups.number.get((sp, group), NONE))
+    for r in source.rows("stale_writes", shared=True).each_row():
+        of = " ".join(filter(None, (r["kind"], r["sub_id"])))
+        claim = r["what"] == "claim"
+        described = "a claim of a fenced producer" if claim else f"a record ({of}) of a fenced coordinator"
+        than = "" if r["claimed_epoch"] is None else f", the last claim was {r['claimed_epoch']}"
+        text = f"{described}: owner epoch {r['owner_epoch']}{than}; it changes nothing{_reason(r)}"
+        yield _moment("stale", FAULT, r, text, groups)
 
 
 def _went_back(source: Source, groups: Groups) -> Iterator[Finding]:
-    table = source.rows("rebalances", where={"went_back": [True]})
-    for sp, group, kind, epoch, ms, offset, why in table.each(
-        "state_partition", "group_id", "kind", "epoch", "from_ms", "from_offset", "why"
-    ):
-        name = "generation" if kind == "classic" else "epoch"
-        text = f"{name} {epoch} is not higher than the one before it{f' ({why})' if why else ''}"
-        yield Finding("back", FAULT, ms, None, offset, sp, text, groups.number[sp, group])
+    for r in source.rows("rebalances", where={"went_back": [True]}).each_row():
+        name = "generation" if r["kind"] == "classic" else "epoch"
+        text = f"{name} {r['epoch']} is not higher than the one before it{_reason(r)}"
+        yield _moment("back", FAULT, r, text, groups, at="from_")
 
 
 def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
-    for sp, group, ms, offset, kind, reason in source.rows("unreadable", shared=True).each(
-        "state_partition", "group_id", "log_ms", "offset", "kind", "reason"
-    ):
-        number = groups.number.get((sp, group or ""), NONE)
-        yield Finding("unreadable", POSSIBLE, ms, None, offset, sp, f"{kind or 'unknown kind'}: {reason}", number)
+    for r in source.rows("unreadable", shared=True).each_row():
+        text = f"{r['kind'] or 'unknown kind'}: {r['reason']}"
+        yield _moment("unreadable", POSSIBLE, {**r, "ms": r["log_ms"]}, text, groups)
+
+
+def _lasting(kind: str, r: Row, end: int | None, text: str, group: int = NONE, place: int = NONE) -> Finding:
+    """Returns a note of something that began with a record and went on for a while."""
+    return Finding(kind, NOTE, r["from_ms"], end, r["from_offset"], r["state_partition"], text, group, place)
 
 
 def _lacking(source: Source, groups: Groups, until: int, least_ms: int) -> Iterator[Finding]:
-    names = ("state_partition", "group_id", "subtopology", "partition", "from_ms", "to_ms", "from_offset", "grade")
-    table = source.rows("streams_standby_coverage")
-    for sp, group, task, p, begin, end, offset, grade, held, wanted in table.each(*names, "held", "wanted"):
-        lasted = (until if end is None else end) - begin
+    for r in source.rows("streams_standby_coverage").each_row():
+        task, p, end = r["subtopology"], r["partition"], r["to_ms"]
+        lasted = (until if end is None else end) - r["from_ms"]
         if lasted >= least_ms:
-            text = f"task {task}-{p} had {held} of {wanted} standbys for {span(lasted)}"
-            text += "; it still has" * (end is None) + " (perhaps: records are missing)" * (grade != "proven")
-            g = groups.number[sp, group]
-            yield Finding("lacking", NOTE, begin, end, offset, sp, text, g, groups.task(g, task, p))
+            text = f"task {task}-{p} had {r['held']} of {r['wanted']} standbys for {span(lasted)}"
+            text += "; it still has" * (end is None) + " (perhaps: records are missing)" * (r["grade"] != "proven")
+            g = groups.number[r["state_partition"], r["group_id"]]
+            yield _lasting("lacking", r, end, text, g, groups.task(g, task, p))
 
 
 def _not_ready(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
-    for sp, group, begin, end, offset, why in source.rows("streams_not_ready").each(
-        "state_partition", "group_id", "from_ms", "to_ms", "from_offset", "from_why"
-    ):
-        lasted = (until if end is None else end) - begin
-        text = f"the topology was not ready for {span(max(lasted, 0))}, so no task was assigned ({why})"
-        yield Finding("unready", NOTE, begin, end, offset, sp, text, groups.number[sp, group])
+    for r in source.rows("streams_not_ready").each_row():
+        lasted = (until if r["to_ms"] is None else r["to_ms"]) - r["from_ms"]
+        text = f"the topology was not ready for {span(max(lasted, 0))}, so no task was assigned ({r['from_why']})"
+        yield _lasting("unready", r, r["to_ms"], text, groups.number[r["state_partition"], r["group_id"]])
 
 
 def _outages(source: Source) -> Iterator[Finding]:
-    for sp, begin, end, offset, most, old, new, why in source.rows("outages").each(
-        "state_partition", "from_ms", "to_ms", "from_offset", "at_most_ms", "former_claim", "claim", "why"
-    ):
-        if handed_over(why):
-            continue
-        between = f"between claims {old} and {new}: {why}"
-        text = f"state partition {sp} had no coordinator for at most {span(most)}, {between}"
-        yield Finding("outage", NOTE, begin, max(begin, end), offset, sp, text)
+    for r in source.rows("outages").each_row():
+        if not handed_over(r["why"]):
+            between = f"between claims {r['former_claim']} and {r['claim']}: {r['why']}"
+            away = f"had no coordinator for at most {span(r['at_most_ms'])}"
+            text = f"state partition {r['state_partition']} {away}, {between}"
+            yield _lasting("outage", r, max(r["from_ms"], r["to_ms"]), text)
 
 
 def _stale_claims(source: Source, groups: Groups) -> Iterator[Finding]:
-    for sp, group, ms, offset, member, topic, parts, gen, holder in source.rows("stale_claims").each(
-        *("state_partition", "group_id", "ms", "offset", "member_id", "topic", "partitions", "generation", "holder")
-    ):
-        g = groups.number[sp, group]
+    for r in source.rows("stale_claims").each_row():
+        g, member, parts = groups.number[r["state_partition"], r["group_id"]], r["member_id"], r["partitions"]
         partitions = ", ".join(map(str, parts[:MANY])) + (" and more" if len(parts) > MANY else "")
-        whose = f"{groups.called(g, holder)}’s" if holder else "unowned"
-        generation = f"got in generation {gen}" if gen >= 0 else "it does not say in which generation"
-        text = f"{groups.called(g, member)} said that it owned {topic}: {partitions} ({generation}); they were {whose}"
-        yield Finding("claimed", NOTE, ms, None, offset, sp, text, g, owner=groups.owner(g, member))
+        whose = f"{groups.called(g, r['holder'])}’s" if r["holder"] else "unowned"
+        known = r["generation"] >= 0
+        generation = f"got in generation {r['generation']}" if known else "it does not say in which generation"
+        claimed = f"{groups.called(g, member)} said that it owned {r['topic']}: {partitions}"
+        text = f"{claimed} ({generation}); they were {whose}"
+        yield _moment("claimed", NOTE, r, text, groups, owner=groups.owner(g, member))
 
 
 def _settings(source: Source, groups: Groups) -> Iterator[Finding]:
-    for sp, group, ms, offset, name, value, why in source.rows("setting_changes", shared=True).each(
-        "state_partition", "group_id", "ms", "offset", "name", "value", "why"
-    ):
-        whose = "" if group else "brokers: "
-        now = "removed" if value is None else f"= {value}"
-        text = f"{whose}{name} {now}{f' ({why})' if why else ''}"
-        yield Finding("setting", NOTE, ms, None, offset, sp, text, groups.number.get((sp, group), NONE))
+    for r in source.rows("setting_changes", shared=True).each_row():
+        now = "removed" if r["value"] is None else f"= {r['value']}"
+        text = f"{'' if r['group_id'] else 'brokers: '}{r['name']} {now}{_reason(r)}"
+        yield _moment("setting", NOTE, r, text, groups)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,9 @@ import pyarrow.compute as pc
 
 NONE = -1
 """Null wherever a number is expected: no time, offset, epoch or count in gold's tables is below zero."""
+
+
+Row = Mapping[str, Any]
 
 
 class Texts:
@@ -53,6 +57,9 @@ class Rows:
     def each(self, *names: str) -> Iterable[tuple[Any, ...]]:
         return zip(*(self.columns[n] for n in names), strict=True)
 
+    def each_row(self) -> Iterator[Row]:
+        return (dict(zip(self.columns, values, strict=True)) for values in self.each(*self.columns))
+
     def having(self, **columns: Sequence[Any]) -> Rows:
         return Rows(self.count, {**self.columns, **columns})
 
@@ -80,12 +87,7 @@ def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | 
 
 def deltas(values: Iterable[int]) -> list[int]:
     """Returns the first value, and then each one's difference from the one before."""
-    out: list[int] = []
-    before = 0
-    for v in values:
-        out.append(v - before)
-        before = v
-    return out
+    return [value - before for before, value in pairwise((0, *values))]
 
 
 def duration(begin: int, end: int | None) -> int:

@@ -8,6 +8,20 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
+
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.options import Ranges
@@ -73,8 +87,6 @@ class KafkaOptions:
 
     def consumer(self, trouble: list[str] | None = None) -> Any:
         """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
-        from confluent_kafka import Consumer, KafkaException
-
         callbacks = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
         try:
             return Consumer({**self.config(), **FIXED, **callbacks})
@@ -92,8 +104,6 @@ class KafkaSplit:
     end: int
 
     def batches(self) -> Iterator[Any]:
-        from confluent_kafka import TopicPartition
-
         name = f"{self.options.topic}-{self.partition}"
         with closing(self.options.consumer()) as consumer:
             consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
@@ -114,8 +124,6 @@ class KafkaSplit:
 
     def _ends(self, m: Any, name: str) -> bool:
         """Returns whether the split ends with this message: a record, or an error. Raises AuditError."""
-        from confluent_kafka import KafkaError
-
         error = m.error()
         if error is None:
             return bool(m.offset() >= self.end - 1)
@@ -151,9 +159,6 @@ class KafkaSource:
 
     def identity(self) -> str:
         """Returns the topic's id, which a re-created topic changes; empty if its brokers give topics no ids."""
-        from confluent_kafka import KafkaException, TopicCollection
-        from confluent_kafka.admin import AdminClient
-
         admin = AdminClient(self.options.config())
         try:
             futures = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
@@ -165,8 +170,6 @@ class KafkaSource:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Returns each partition's first offset, and the next one to be written."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         topic = self.options.topic
         with self._asked("its offsets") as consumer:
             metadata = in_slices(lambda s: consumer.list_topics(topic, timeout=s), TIMEOUT_S).topics[topic]
@@ -185,8 +188,6 @@ class KafkaSource:
 
     def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
         """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
-        from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
-
         with self._asked("offsets by their times") as consumer:
             times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
             offsets = in_slices(lambda s: consumer.offsets_for_times(times, timeout=s), TIMEOUT_S)
@@ -197,13 +198,6 @@ class KafkaSource:
 
     def setting(self, name: str) -> str | None:
         """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import (  # type: ignore[attr-defined]
-            AdminClient,
-            ConfigResource,
-            ResourceType,
-        )
-
         resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
         admin = AdminClient(self.options.config())  # must outlive its response
         try:
@@ -215,8 +209,6 @@ class KafkaSource:
 
     def first_times(self, ranges: Ranges) -> dict[int, int]:
         """Returns the log time of the first record in each partition's range; partitions without one are left out."""
-        from confluent_kafka import KafkaError, TopicPartition
-
         name, waiting, times = self.options.topic, dict(ranges), dict[int, int]()
         with closing(self.options.consumer()) as consumer:
             consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
@@ -238,8 +230,6 @@ class KafkaSource:
     @contextmanager
     def _asked(self, what: str) -> Iterator[Any]:
         """Yields a consumer to ask for `what`. Raises AuditError, which knows the client's connection errors."""
-        from confluent_kafka import KafkaException
-
         trouble: list[str] = []
         with closing(self.options.consumer(trouble)) as consumer:
             try:
@@ -250,8 +240,6 @@ class KafkaSource:
 
     def _failed(self, what: str, exc: Any, trouble: list[str] | None = None) -> AuditError:
         """Returns the error for a failed request. `trouble`: the client's connection errors."""
-        from confluent_kafka import KafkaError
-
         error = exc.args[0]
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return NoTopic(f"{self.shown}: there is no such topic")

@@ -26,7 +26,6 @@ from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Ta
 from sidecar.audit.tables.gold_columns import (
     EPOCHS,
     GRADE,
-    GROUP,
     KIND,
     LIFE,
     OPEN,
@@ -37,6 +36,7 @@ from sidecar.audit.tables.gold_columns import (
     STATE_PARTITION,
     at,
     gold_table,
+    group_table,
 )
 from sidecar.audit.tables.layers import CORRUPT
 
@@ -44,11 +44,10 @@ PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
 OFFSET_KEY = ("state_partition", "offset")
 
 TABLES = (
-    gold_table(
+    group_table(
         "intervals",
         "A member of a consumer or classic group owned a partition, as assigned or as pending revocation.",
         (*PLACE_KEY, "member_id", "from_offset"),
-        *GROUP,
         *PLACE,
         Column("member_id", TEXT, "The member."),
         *LIFE,
@@ -56,14 +55,13 @@ TABLES = (
         Column("first_epoch", INT, "Member epoch in which it began; of a classic member, the generation."),
         Column("last_epoch", INT, "The last member epoch, or generation, in which a record shows it."),
     ),
-    gold_table(
+    group_table(
         "second_owners",
         "A member began to own a partition, or to have an active task, that another one still had. Or it began to have"
         " a task that another member of its process still had, in any role: its `topic` then names the process. There"
         " must be no proven one. Of several former owners the row names the one that went on longest. Not of share"
         " groups.",
         (*PLACE_KEY, "member_id", "offset"),
-        *GROUP,
         *PLACE,
         Column("member_id", TEXT, "Who began."),
         Column("from_offset", LONG, "Begin of its interval."),
@@ -73,12 +71,11 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "unowned",
         "Nobody owned a partition, or had an active task, that somebody had owned, also while the group was empty or"
         " did not want it. Of share groups: `share_coverage`.",
         (*PLACE_KEY, "from_offset"),
-        *GROUP,
         *PLACE,
         Column("former_member_id", TEXT, "Who had it last."),
         *at("from_", "The record that shows it free."),
@@ -88,22 +85,20 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "share_holdings",
         "A member of a share group had a partition; others may have had it, too.",
         ("state_partition", "group_id", "topic_id", "partition", "member_id", "from_offset"),
-        *GROUP,
         *SHARED,
         Column("member_id", TEXT, "The member."),
         *LIFE,
         *EPOCHS,
     ),
-    gold_table(
+    group_table(
         "share_coverage",
         "Nobody had a partition of a share group that the broker had initialised and to whose topic a member"
         " subscribed. So is each at first, for as long as it takes to assign it.",
         ("state_partition", "group_id", "topic_id", "partition", "from_offset"),
-        *GROUP,
         *SHARED,
         Column("former_member_id", TEXT, "Who had it last.", "it was not wanted before"),
         *at("from_", "The record since which somebody should have it."),
@@ -113,35 +108,32 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "share_placeholder_history",
         "The owner of a share group was this member of the broker's share group of the same name, which keeps the share"
         " state.",
         ("state_partition", "group_id", "member_id", "from_offset"),
-        *GROUP,
         Column("member_id", TEXT, "The member's id at the broker."),
         Column("keeper", INT, "Node id of the broker that coordinated that group, at last."),
         Column("topic_names", many(TEXT), "What the member subscribed to there, at last."),
         *LIFE,
     ),
-    gold_table(
+    group_table(
         "share_initialised",
         "The broker had initialised a partition for a share group, as the owner wrote down. Of partitions for which it"
         " never did, no record tells.",
         ("state_partition", "group_id", "topic_id", "partition", "offset"),
-        *GROUP,
         *SHARED,
         *at("subscribed_", "The record since which a member subscribed to the topic.", "nobody did"),
         *at("", "The record that shows it initialised."),
         Column("after_ms", LONG, "Between both, by the timestamps of the log.", "nobody subscribed to it"),
         GRADE,
     ),
-    gold_table(
+    group_table(
         "holders",
         "So many members had a partition of a share group, or a task of a streams group as a standby or to warm it up."
         " While nobody had it there is no row.",
         ("state_partition", "group_id", "kind", "topic_key", "partition", "role", "from_offset"),
-        *GROUP,
         *PLACE,
         Column("role", TEXT, "Of a task `standby` or `warmup`; `share` of a partition."),
         Column("holders", INT, "How many members."),
@@ -150,11 +142,10 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "streams_tasks",
         "A member of a streams group had a task, as assigned or as pending revocation.",
         ("state_partition", "group_id", "subtopology", "partition", "role", "member_id", "from_offset"),
-        *GROUP,
         Column("subtopology", TEXT, "Subtopology of the task."),
         Column("partition", INT, "Partition of the task."),
         Column("role", TEXT, "`active`, `standby` or `warmup`."),
@@ -164,28 +155,25 @@ TABLES = (
         *REVOKING,
         *EPOCHS,
     ),
-    gold_table(
+    group_table(
         "streams_not_ready",
         "The topology of a streams group was not ready at its last epoch, so that no tasks were assigned. The reason is"
         " in no record: members are told it.",
         ("state_partition", "group_id", "from_offset"),
-        *GROUP,
         *LIFE,
     ),
-    gold_table(
+    group_table(
         "streams_standby_replicas",
         "So many standby tasks were wanted of each task with state, as the group's epochs took the setting over.",
         ("state_partition", "group_id", "from_offset"),
-        *GROUP,
         Column("num_standby_replicas", INT, "The setting `streams.num.standby.replicas` in force."),
         *LIFE,
     ),
-    gold_table(
+    group_table(
         "streams_standby_coverage",
         "A member had a task with state as active, and fewer members had it as a standby than were wanted. So is each"
         " at first, for as long as it takes to assign it. That a standby has restored the state is in no record.",
         ("state_partition", "group_id", "subtopology", "partition", "from_offset"),
-        *GROUP,
         Column("subtopology", TEXT, "Subtopology of the task."),
         Column("partition", INT, "Partition of the task."),
         Column(
@@ -200,12 +188,11 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "streams_topology_changes",
         "A streams group got a topology. Who asked the broker for internal topics is in no record: clients ask on their"
         " own connections.",
         OFFSET_KEY,
-        *GROUP,
         *at("", "The record."),
         Column("epoch", INT, "Topology epoch."),
         Column("subtopologies", many(TEXT), "Their ids."),
@@ -213,11 +200,10 @@ TABLES = (
         Column("partial", FLAG, "Taken over from a broker, which says nothing of copartition groups."),
         Column("why", TEXT, "Why the record was written: which member brought it."),
     ),
-    gold_table(
+    group_table(
         "rebalances",
         "A group epoch, or a generation of a classic group.",
         ("state_partition", "group_id", "kind", "from_offset"),
-        *GROUP,
         KIND,
         Column("epoch", INT, "Group epoch, or generation."),
         Column("anew", FLAG, "The first since the group, of this kind, came into being; or the first that is known."),
@@ -248,11 +234,10 @@ TABLES = (
         GRADE,
         OPEN,
     ),
-    gold_table(
+    group_table(
         "members",
         "Somebody was a member of a group.",
         ("state_partition", "group_id", "kind", "member_id", "from_offset"),
-        *GROUP,
         KIND,
         Column("member_id", TEXT, "The member."),
         Column("instance_id", TEXT, "Of a static member.", "a dynamic member"),
@@ -264,11 +249,10 @@ TABLES = (
         ),
         *LIFE,
     ),
-    gold_table(
+    group_table(
         "static_member_history",
         "A member held an instance id (KIP-345); of consumer groups.",
         ("state_partition", "group_id", "instance_id", "from_offset"),
-        *GROUP,
         Column("instance_id", TEXT, "The instance id."),
         Column("member_id", TEXT, "The member that held it."),
         *LIFE,
@@ -324,21 +308,19 @@ TABLES = (
         Column("claimed_epoch", LONG, "Owner epoch of the last claim before it.", "none is known"),
         Column("why", TEXT, "What made it be written."),
     ),
-    gold_table(
+    group_table(
         "setting_changes",
         "A setting of a group, or of the brokers where the group id is empty, was set or removed.",
         OFFSET_KEY,
-        *GROUP,
         *at("", "The record."),
         Column("name", TEXT, "The setting."),
         Column("value", TEXT, "Its value.", "it was removed"),
         Column("why", TEXT, "What made it be written."),
     ),
-    gold_table(
+    group_table(
         "stale_claims",
         "A member of a classic group said that it owned partitions which were another's (KIP-792).",
         (*OFFSET_KEY, "topic", "generation", "holder"),
-        *GROUP,
         *at("", "The record."),
         Column("member_id", TEXT, "The member."),
         Column("client_id", TEXT, "Its client id."),

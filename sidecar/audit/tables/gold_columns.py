@@ -60,6 +60,11 @@ def gold_table(name: str, doc: str, key: tuple[str, ...], *columns: Column) -> T
     return Table("gold", name, doc, key, columns, by=("open",) if OPEN in columns else ())
 
 
+def group_table(name: str, doc: str, key: tuple[str, ...], *columns: Column) -> Table:
+    """Returns a table whose rows are about groups."""
+    return gold_table(name, doc, key, *GROUP, *columns)
+
+
 EPOCHS = (
     Column("first_epoch", INT, "Member epoch in which it began."),
     Column("last_epoch", INT, "The last member epoch in which a record shows it."),

@@ -15,7 +15,6 @@ from fastavro import schemaless_writer
 from sidecar.audit.decode import columns as decode_columns
 from sidecar.audit.decode import decoder as decode
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
-from sidecar.audit.decode.rows import value_row
 from sidecar.audit.source.bronze import keys_of
 from sidecar.audit.tables.layers import CORRUPT, SILVER, SILVER_TABLES
 from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberState
@@ -92,12 +91,10 @@ def test_damaged_values_are_judged_as_fastavro_judges_them(seed: int) -> None:
     for row in batch.to_pylist():
         if row["value"] is None or row["kind"] == "schema":
             continue
-        table = SILVER[row["kind"]]
         try:
-            said = value_row(
-                row["kind"], pa.schema([f for f in table.arrow if f.name in HEADS_OF_ALL]), read(row["value"])
-            )
-        except (StateError, KeyError, TypeError, ValueError, AttributeError):
+            body = read(row["value"])
+            said = {name: body[name] for name in HEADS_OF_ALL}
+        except (StateError, KeyError):
             assert row["offset"] in broken
             continue
         if row["offset"] in good:
