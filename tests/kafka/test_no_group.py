@@ -6,11 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
+from sidecar.audit.history import topic
 from sidecar.audit.history.topic import Reader, TopicAddress
+from sidecar.audit.source import kafka
 from sidecar.audit.source.kafka import KafkaOptions, KafkaSplit
 from sidecar.cli import state
 from sidecar.cli.connect import Client
@@ -88,19 +89,21 @@ def _dump(tmp_path: Path) -> int:
 READERS = [_audit, _history, _dump]
 
 
+@pytest.fixture(autouse=True)
+def _consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (kafka, topic):
+        monkeypatch.setattr(module, "Consumer", Consumer)
+
+
 @pytest.mark.parametrize("read", READERS)
-def test_who_may_read_the_topic_needs_no_right_on_a_group(
-    read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_read_the_topic_needs_no_right_on_a_group(read: Any, tmp_path: Path) -> None:
     """Symptom: on a slow machine a lake that was filled with the least rights ended with "Group authorization failed":
     the refusal came while records were still on their way."""
-    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
     assert read(tmp_path) == RECORDS
 
 
 @pytest.mark.parametrize("read", READERS)
 def test_other_refusals_end_the_reading(read: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
     monkeypatch.setattr(Consumer, "refusal", int(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(Exception, match="uthorization failed"):
         read(tmp_path)
