@@ -98,7 +98,7 @@ class StreamsSideBefore(StreamsSide):
             for p in ps
             if p not in theirs[TASKS]["active"].get(sub, ())
         ]
-        if promoted and all(p in self.standbys.get(sub, ()) for sub, p in promoted) and theirs[EPOCH] < ours[EPOCH]:
+        if any(p in self.standbys.get(sub, ()) for sub, p in promoted) and theirs[EPOCH] < ours[EPOCH]:
             return PROMOTED
         return ""
 

@@ -1,7 +1,7 @@
 """Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
-Each run plays other seeds (the header of the run names the first): 2,000 scripts of share groups and of streams groups
-in test-all, of the other kinds a share, which is smaller on the Kafka before the anchor. What differs on purpose is in
+Each run plays other seeds (the header of the run names the first), in each tier a share of the full number
+(tests/harness/tiers.py); of consumer and classic groups a smaller one on the Kafka before the anchor. What differs on purpose is in
 docs/reference/differences.md. More: `make differential SCRIPTS=10000`.
 """
 
@@ -22,8 +22,6 @@ from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
 SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
-IN_ALL = 1_000
-"""Scripts of each of these two kinds on each of the two brokers in test-all."""
 OLDER_SHARE = 4
 """The Kafka before the anchor plays the scripts of consumer and classic groups of the anchor, divided by this."""
 LEAST_STEPS = 20
@@ -60,14 +58,12 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
     assert steps > LEAST_STEPS * len(played)
 
 
-@pytest.mark.timeout(1_800)
 def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, SHARE, seeds.of(SHARE_SCRIPTS, all=IN_ALL))
+    _play(both, SHARE, seeds.of(SHARE_SCRIPTS))
 
 
-@pytest.mark.timeout(1_800)
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS, all=IN_ALL))
+    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS))
 
 
 def _play(both: LocalKafka, what: Family, played: range) -> None:

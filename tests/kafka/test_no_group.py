@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
@@ -91,7 +92,7 @@ READERS = [_audit, _history, _dump]
 
 @pytest.fixture(autouse=True)
 def _consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (kafka, topic):
+    for module in (kafka, topic, confluent_kafka):
         monkeypatch.setattr(module, "Consumer", Consumer)
 
 
