@@ -1,8 +1,8 @@
 """Random scripts to a sidecar and to Kafka's coordinator, and to a simulated broker and a real one: no difference.
 
 Each run plays other seeds (the header of the run names the first), in each tier a share of the full number
-(tests/harness/tiers.py); of consumer and classic groups a smaller one on the Kafka before the anchor. What differs on purpose is in
-docs/reference/differences.md. More: `make differential SCRIPTS=10000`.
+(tests/harness/tiers.py); of consumer and classic groups a smaller one on the Kafka before the anchor. What differs on
+purpose is in docs/reference/differences.md. More: `make differential SCRIPTS=10000`.
 """
 
 from __future__ import annotations
