@@ -200,7 +200,7 @@ class OwnNames:
     """Names that belong to the sidecars alone: their group, and the transactional ids of the partitions of `topic`. A
     client has no rights to these, whatever the broker's authorizer says. Empty: nothing is kept from this client.
     `brokers_come`: the listener serves brokers as well, which verify transactions for each other. `unlisted`: their
-    group where nothing tells sidecars from clients, so that only lists are without it."""
+    group where nothing tells sidecars from clients, so that only ListGroups is without it."""
 
     group: str = ""
     topic: str = ""
@@ -209,6 +209,9 @@ class OwnNames:
 
     def is_group(self, group_id: str) -> bool:
         return group_id == self.group and group_id != ""
+
+    def is_unlisted(self, group_id: str) -> bool:
+        return group_id in (self.group, self.unlisted) and group_id != ""
 
     def is_transactional(self, transactional_id: str | None) -> bool:
         topic, _, partition = (transactional_id or "").rpartition("-")

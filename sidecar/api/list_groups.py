@@ -23,15 +23,15 @@ from sidecar.wire.generated import list_groups as lg
 
 
 def list_groups(call: Call) -> Handler:
-    own = call.scope.own.group or call.scope.own.unlisted
-    if not call.scope.managing and not own:
+    own = call.scope.own
+    if not (call.scope.managing or own.group or own.unlisted):
         return FORWARD
     req = yield from slices.request(call, lg.ListGroupsRequest)
     body = yield from upstream(call)
     res = yield from slices.decoded(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
-    res.groups = [g for g in res.groups if g.group_id != own or not own]
+    res.groups = [g for g in res.groups if not own.is_unlisted(g.group_id)]
     if not call.scope.managing:
         return res.encode(call.version)
     reply: ListReply = yield from coordinate(ListGroups())

@@ -102,12 +102,8 @@ def random_topology(rng: random.Random, sources: tuple[str, ...] = SOURCES) -> T
     rng.shuffle(left)
     plain = rng.random() < 0.5  # without internal topics, which a broker takes long to make
     n = rng.choice((1, 1, 2, 2, 3))
-    subs = [Sub("0", (left.pop(),))]
-    for i in range(1, n):
-        if plain and left:
-            subs.append(Sub(str(i), (left.pop(),)))
-        if plain:
-            continue
+    subs = [Sub(str(i), (left.pop(),)) for i in range(min(n, len(left)) if plain else 1)]
+    for i in range(1, 1 if plain else n):
         upstream = rng.randrange(i)
         topic = f"@-r{i}"
         subs[upstream] = replace(subs[upstream], sinks=(*subs[upstream].sinks, topic))

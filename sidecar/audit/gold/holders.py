@@ -63,7 +63,7 @@ def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Ma
     replicas = chain(state, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'"))
     processes = begun_or_ended(chain(of_members, carried, members, people))
     turns = groups.query(f"""
-    with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
+        with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
                     0 as more from {replicas}
                 union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {subtopologies}
                 union all select {GROUP}, n, log_ms, written_ms, null, null, case when now > 0 then 1 else -1 end
