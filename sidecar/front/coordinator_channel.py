@@ -11,11 +11,11 @@ from functools import partial
 from sidecar.core.runtime.events import Answer, Event
 from sidecar.core.runtime.offset_checks import CheckReply
 from sidecar.core.vocabulary.errors import TEXT, Code
-from sidecar.front.call_queue import CallQueue
-from sidecar.front.clock import now_ms
+from sidecar.front.clock import next_turn, now_ms
 from sidecar.front.run import Run
 from sidecar.front.waiting_room import WaitingRoom, in_doubt
 from sidecar.link.messages import CommitEnded, Reply, Request, ToCoordinator, View
+from sidecar.link.turn_queue import TurnQueue
 
 SETTLE_MS = 1_000
 """FindCoordinator holds up what the client has sent behind it, so it does not wait for long."""
@@ -37,7 +37,7 @@ class CoordinatorChannel:
         """Requests for groups whose owner may be gone."""
         self._early = WaitingRoom()
         """Requests that came before the coordinator was there."""
-        self._refusals = CallQueue()
+        self._refusals = TurnQueue(next_turn)
         """Refuses requests that a former coordinator has not answered."""
         self._hold_ms, self._resume = hold_ms, resume
         self._last_token = 0

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.front.call_queue import CallQueue
-from sidecar.front.clock import now_ms
+from sidecar.front.clock import next_turn, now_ms
 from sidecar.link.messages import View
+from sidecar.link.turn_queue import TurnQueue
 
 TICK_S = 0.1
 
@@ -36,7 +36,7 @@ def in_doubt(view: View, groups: tuple[str, ...]) -> bool:
 class WaitingRoom:
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []
-        self._calls = CallQueue()
+        self._calls = TurnQueue(next_turn)
         """Lets the requests go on whose wait is over."""
         self._ticks = False
 

@@ -178,7 +178,7 @@ class Moves:
 
     def _enqueue(self, group_id: str, dispatch: Dispatch) -> None:
         self._queued.setdefault(group_id, deque()).append(dispatch)
-        self._ports.turn_queue.add(partial(self._next, group_id))
+        self._ports.turn_queue.add([partial(self._next, group_id)])
 
     def _next(self, group_id: str) -> None:
         queued = self._queued.get(group_id)
@@ -222,7 +222,7 @@ class Moves:
         sent = not self.rules.dirty
         if self.rules.stored(group_id, name):
             if sent:  # one message for all settings that are read together
-                self._ports.turn_queue.add(self._follow_rules)
+                self._ports.turn_queue.add([self._follow_rules])
             if group_id:
                 self._settled.forget(group_id)
             else:

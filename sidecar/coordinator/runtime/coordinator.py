@@ -94,7 +94,7 @@ class Coordinator:
         self._log, self._tasks = log, tasks
         limits = (settings.batch_bytes, settings.lease_ms, settings.quarantine, settings.limits)
         soon = asyncio.get_running_loop().call_soon
-        turn_queue = TurnQueue("coordinator", soon, self._run_commands, tasks)
+        turn_queue = TurnQueue(soon, self._run_commands, partial(tasks.broken, "coordinator"))
         self.fresh = TopicRefresh(settings.look_s, turn_queue, figures)
         turns = TurnLog(log).turn if settings.turns else None
         ports = Ports(assignors, configs.groups, lambda: configs.broker.authorizer, *limits, self.fresh.moved, turns)

@@ -164,4 +164,4 @@ class TopicRefresh:
                     continue
                 if wait.late is not None:
                     wait.late.cancel()
-                self._turn_queue.add(wait.then)
+                self._turn_queue.add([wait.then])

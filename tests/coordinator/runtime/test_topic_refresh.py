@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -392,7 +391,7 @@ def test_requests_that_waited_for_one_look_go_on_in_slices() -> None:
 
     async def main() -> None:
         went_on: list[int] = []
-        turn_queue = TurnQueue("test", asyncio.get_running_loop().call_soon, lambda: None, SimpleNamespace())
+        turn_queue = TurnQueue(asyncio.get_running_loop().call_soon)
         fresh = TopicRefresh(0.0, turn_queue, Counted())
         fresh.served = True
         for i in range(3 * IN_A_ROW):

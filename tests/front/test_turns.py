@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front import call_queue, waiting_room
-from sidecar.front.call_queue import AT_ONCE, CallQueue
+from sidecar.front import waiting_room
+from sidecar.front.clock import next_turn
 from sidecar.front.waiting_room import WaitingRoom
+from sidecar.link import turn_queue
+from sidecar.link.loopback import IN_A_ROW
 from sidecar.link.messages import View
+from sidecar.link.turn_queue import TurnQueue
 from sidecar.wire.generated import find_coordinator as fc
 from tests.front.test_front import accepted, run
 from tests.inprocess.embedded_front import EmbeddedFront
@@ -35,15 +39,15 @@ def test_requests_whose_wait_is_over_let_the_loop_turn(late: bool, monkeypatch: 
     monkeypatch.setattr(waiting_room, "TICK_S", 0)
 
     async def main() -> None:
-        room, made, total = WaitingRoom(), list[int](), 3 * AT_ONCE + 1
+        room, made, total = WaitingRoom(), list[int](), 3 * IN_A_ROW + 1
         for i in range(total):
             room.wait(0 if late else 1 << 60, partial(made.append, i))
         if not late:
             room.release()
-            assert len(made) == AT_ONCE
+            assert made == []
         while (before := len(made)) < total:
             await asyncio.sleep(0)
-            assert len(made) <= before + AT_ONCE
+            assert len(made) <= before + IN_A_ROW
         assert made == list(range(total)) and not len(room)
 
     asyncio.run(main())
@@ -51,37 +55,40 @@ def test_requests_whose_wait_is_over_let_the_loop_turn(late: bool, monkeypatch: 
 
 def test_a_call_that_raises_ends_no_other_one() -> None:
     async def main() -> None:
-        queue, made = CallQueue(), list[int]()
+        queue, made = TurnQueue(next_turn, broken=told.append), list[int]()
 
         def breaks() -> None:
             raise ZeroDivisionError
 
-        with pytest.raises(ZeroDivisionError):
-            queue.add([breaks, partial(made.append, 1), lambda: queue.add([partial(made.append, 3)])])
+        raised: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: raised.append(context))
+        queue.add([breaks, partial(made.append, 1), lambda: queue.add([partial(made.append, 3)])])
         queue.add([partial(made.append, 2)])
-        assert made == [], "all stay in their order"
         await turns()
-        assert made == [1, 2, 3] and not queue
+        assert made == [1, 2, 3] and not queue, "all stay in their order"
+        assert [type(exc) for exc in told] == [type(context["exception"]) for context in raised] == [ZeroDivisionError]
 
+    told: list[Exception] = []
     asyncio.run(main())
 
 
 def test_calls_that_are_dropped_are_not_made() -> None:
     async def main() -> None:
         room, made = WaitingRoom(), list[int]()
-        for i in range(2 * AT_ONCE):
+        for i in range(2 * IN_A_ROW):
             room.wait(1 << 60, partial(made.append, i))
         room.release()
+        await asyncio.sleep(0)
         room.clear()
         await turns()
-        assert len(made) == AT_ONCE
+        assert len(made) == IN_A_ROW
 
     asyncio.run(main())
 
 
 def test_clients_that_waited_for_an_owner_are_answered_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: 10,000 FindCoordinators were answered in one iteration of the loop when a dead owner was replaced."""
-    monkeypatch.setattr(call_queue, "AT_ONCE", 2)
+    monkeypatch.setattr(turn_queue, "IN_A_ROW", 2)
     brokers = {1: ("b1", 9), 2: ("b2", 9)}
 
     async def test(embedded: EmbeddedFront) -> None:
@@ -92,6 +99,7 @@ def test_clients_that_waited_for_an_owner_are_answered_some_in_each_turn(monkeyp
             client.post(FIND, 4)
         await turns()
         embedded.front.from_coordinator(View(owners=(1,), leaders=(1,), brokers=brokers))
+        await turns(1)
         assert answered(clients) == [0, 1]
         await turns(1)
         assert answered(clients) == [0, 1, 2, 3]
@@ -104,7 +112,7 @@ def test_clients_that_waited_for_an_owner_are_answered_some_in_each_turn(monkeyp
 def test_clients_of_a_lost_coordinator_are_refused_some_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: 10,000 clients were refused in one iteration of the loop. What the former coordinator was asked is
     forgotten at once: the next one answers none of it."""
-    monkeypatch.setattr(call_queue, "AT_ONCE", 2)
+    monkeypatch.setattr(turn_queue, "IN_A_ROW", 2)
 
     async def test(embedded: EmbeddedFront) -> None:
         embedded.show()
@@ -113,9 +121,10 @@ def test_clients_of_a_lost_coordinator_are_refused_some_in_each_turn(monkeypatch
             client.post(join("g", f"m{i}"), 1)
         requests = [await embedded.request() for _ in clients]
         embedded.front.link_lost()
-        assert answered(clients) == [0, 1] and not embedded.front.channel.under_way
+        assert not embedded.front.channel.under_way
         embedded.show()
         embedded.reply(requests[4], accepted())
+        await turns(1)
         assert answered(clients) == [0, 1]
         await embedded.front.drain(1.0)
         for client in clients:
