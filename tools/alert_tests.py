@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from tools.alerts import ALERTS, HEAD, RECORDED, RULES, Alert, Series, annotations_of, dump
+from tools.alert_rules import ALERTS, HEAD, RECORDED, RULES, Alert, Series, annotations_of, dump
 
 
 def tests() -> str:

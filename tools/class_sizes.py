@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from tools.imports import ROOT, read
+
 
 class Size(NamedTuple):
     methods: int
@@ -84,9 +86,7 @@ def problems(sizes: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) 
 
 
 def main() -> int:
-    from tools import house
-
-    modules = house.read(house.ROOT).values()
+    modules = read(ROOT).values()
     sizes = large(row for m in modules if not m.generated for row in classes_of(m.tree))
     for name, size in sizes.items():
         reason = LARGE[name][1] if name in LARGE else ""

@@ -23,7 +23,7 @@ from sidecar.process.sections import AdminAccess, split
 from sidecar.process.settings import Settings, load
 from tests.deploy.test_compose import pinned
 from tools import deploy_tools
-from tools.alerts import RUNBOOK
+from tools.alert_rules import RUNBOOK
 from tools.deploy_tools import CHART, KUBECONFORM, MANIFESTS, ROOT, ToolError, helm, manifest, template, tool
 
 pytestmark = [

@@ -20,7 +20,7 @@ seconds; a kubelet's probe of /livez on a connection of its own has its answer. 
 newcomer itself had no processor do not count.
 
 **The pager.** No log line of level error or critical, no traceback, and no change of a metric in the expression of an
-alert with the severity `critical` (tools/alerts.py).
+alert with the severity `critical` (tools/alert_rules.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tests.hostile.side import MIB, Repeated, Side, Waits, ended, fill, login
 from tests.hostile.target import DATA, HOST
 from tests.hostile.waits import SILENCE_S
 from tests.security.ground import ADMIN, Secured
-from tools.alerts import ALERTS
+from tools.alert_rules import ALERTS
 
 WORK_MS, IDLE_MS = 50.0, 500.0
 GROWS_MIB, STAYS_MIB = 64.0, 32.0

@@ -14,7 +14,7 @@ from tests.see.auditing import Audit
 from tests.see.ground import AUDIT, SEE, SIDECARS, TOPIC, Ground, plug_in
 from tests.see.load import load
 from tests.see.prometheus import Prometheus
-from tools.alerts import rules
+from tools.alert_rules import rules
 
 
 @pytest.fixture(scope="package")

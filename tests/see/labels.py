@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from tools.alerts import RECORDED, metrics_in
+from tools.alert_rules import RECORDED, metrics_in
 
 Series = Callable[[str], list[dict[str, str]]]
 """The labels of all series of a metric."""

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.see.prometheus import program
-from tools import alert_tests, alerts, boards
-from tools.alerts import ALERTS, RECORDED, RULES, RUNBOOK, TESTS, anchor, metrics_in
+from tools import alert_rules, alert_tests, boards
+from tools.alert_rules import ALERTS, RECORDED, RULES, RUNBOOK, TESTS, anchor, metrics_in
 from tools.metrics_table import names
 
 NOT_OURS = {"ALERTS"}
@@ -21,7 +21,7 @@ NOT_OURS = {"ALERTS"}
 
 
 def test_the_rules_are_those_of_the_code(root: Path) -> None:
-    assert (root / RULES).read_text() == alerts.rules(), "run python -m tools.alerts"
+    assert (root / RULES).read_text() == alert_rules.rules(), "run python -m tools.alerts"
     assert (root / TESTS).read_text() == alert_tests.tests(), "run python -m tools.alerts"
 
 
@@ -45,13 +45,13 @@ def test_each_alert_has_a_section_in_the_runbook_that_says_what_to_do(root: Path
     for a in ALERTS:
         for part in ("**Means.**", "**Look.**", "**Do.**"):
             assert part in sections[a.name], (a.name, part)
-        rule = yaml.safe_load(alerts.rules())
+        rule = yaml.safe_load(alert_rules.rules())
         urls = [r["annotations"]["runbook_url"] for g in rule["groups"] for r in g["rules"] if r.get("alert") == a.name]
         assert urls == [f"{RUNBOOK}#{anchor(a)}"]
 
 
 def test_a_pager_can_be_given_an_address() -> None:
-    told = yaml.safe_load(alerts.rules("https://runbooks.example.org/sidecar"))
+    told = yaml.safe_load(alert_rules.rules("https://runbooks.example.org/sidecar"))
     urls = {r["annotations"]["runbook_url"] for g in told["groups"] for r in g["rules"] if "alert" in r}
     assert urls == {f"https://runbooks.example.org/sidecar#{anchor(a)}" for a in ALERTS}
 
@@ -60,7 +60,7 @@ def test_the_command_prints_the_rules_with_it_and_writes_nothing(root: Path) -> 
     before = (root / RULES).read_bytes()
     command = [sys.executable, "-m", "tools.alerts", "--runbook", "https://a.example/b"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout == alerts.rules("https://a.example/b") and (root / RULES).read_bytes() == before
+    assert done.stdout == alert_rules.rules("https://a.example/b") and (root / RULES).read_bytes() == before
 
 
 def test_where_a_bound_is_from_below_absent_series_count_as_the_worst() -> None:

@@ -11,7 +11,7 @@ from sidecar.drill.processes import wait_until
 from tests.see import labels
 from tests.see.ground import Ground, alerts_in
 from tests.see.tolerated import NO_FAULT, RAISES_TOO
-from tools.alerts import ALERTS, RECORDED
+from tools.alert_rules import ALERTS, RECORDED
 from tools.boards import BOARDS, queries
 
 pytestmark = [

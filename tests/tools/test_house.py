@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tools import house, sleeps
+from tools.imports import read
 
 Build = Callable[..., Path]
 
@@ -41,7 +42,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
 
 
 def plan(root: Path) -> house.Plan:
-    return house.Plan(house.read(root))
+    return house.Plan(read(root))
 
 
 # Imports
