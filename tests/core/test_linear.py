@@ -181,8 +181,8 @@ def reaches_a_new_epoch(n: int) -> Callable[[], object]:
 
 
 def share_group(n: int, *initialised: int) -> tuple[ShareWorld, ShareClient]:
-    """A group with one topic of `n` partitions, of which these numbers have share state, one after the other. Its target
-    is that of the first number."""
+    """A group with one topic of `n` partitions, of which these numbers have share state, one after the other. Its
+    target is that of the first number."""
     world = ShareWorld(config=ShareConfig(assignor_offload_enable=False, join_wait_ms=0, assignment_interval_ms=15_000))
     one = Topic(bytes(15) + b"1", "t", ((),) * n)
     world.topics(one)
