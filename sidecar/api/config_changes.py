@@ -9,7 +9,7 @@ from typing import Any
 from sidecar.api import slices
 from sidecar.api.call import Call, Want
 from sidecar.core.vocabulary import group_config as cf
-from sidecar.core.vocabulary.errors import Code, CoordinatorError
+from sidecar.core.vocabulary.errors import Code, CoordinatorError, fitting
 from sidecar.link.messages import SettingsReply
 from sidecar.wire.generated import incremental_alter_configs as ia
 
@@ -74,7 +74,7 @@ def _problem(resource: ia.AlterConfigsResource) -> str:
     if len(set(names)) < len(names):
         return "Error due to duplicate config keys"
     null = [c.name for c in resource.configs if c.value is None and c.config_operation != DELETE]
-    return f"Null value not supported for : {','.join(null)}" if null else ""
+    return fitting(f"Null value not supported for : {','.join(null)}") if null else ""
 
 
 def _place(call: Call, key: Key, c: ia.AlterableConfig, change: Change, held: bool) -> None:

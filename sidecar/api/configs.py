@@ -39,7 +39,7 @@ from sidecar.api.config_changes import (
 )
 from sidecar.api.owners_group_guard import guards_owners_group
 from sidecar.core.vocabulary import group_config as cf
-from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.errors import Code, fitting
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,
@@ -232,7 +232,7 @@ def _sent(
 
 def _unknown_type(name: str) -> tuple[int, str]:
     """Returns the answer of brokers that know no settings of groups."""
-    return Code.INVALID_REQUEST, f"Unexpected resource type UNKNOWN for resource {name}"
+    return Code.INVALID_REQUEST, fitting(f"Unexpected resource type UNKNOWN for resource {name}")
 
 
 def _incremental(

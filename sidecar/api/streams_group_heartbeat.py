@@ -229,7 +229,7 @@ def _to_body(call: Call, event: StreamsHeartbeat, reply: StreamsHeartbeatReply) 
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
         task_offset_interval_ms=reply.task_offset_interval_ms,
-        status=[st.Status(s.code, s.detail) for s in reply.status],
+        status=[st.Status(s.code, fitting(s.detail)) for s in reply.status],
         active_tasks=_task_ids(reply.active_tasks),
         standby_tasks=_task_ids(reply.standby_tasks),
         warmup_tasks=_task_ids(reply.warmup_tasks),

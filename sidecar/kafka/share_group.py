@@ -22,6 +22,13 @@ LEAVE_EPOCH = -1
 MEMBER_IDS = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 GONE = (Code.NONE, Code.UNKNOWN_MEMBER_ID, Code.GROUP_ID_NOT_FOUND)
 """Error codes after which the broker's group has no such member any more."""
+GROUP_REFUSED = (Code.GROUP_AUTHORIZATION_FAILED, Code.UNSUPPORTED_VERSION)
+"""Error codes of a broker that takes no request about this group."""
+
+
+class GroupRefused(ConnectionLost):
+    """Raised when the broker takes no request about the group: a right is missing, or it serves no share groups. It
+    refuses heartbeats, too, so members end with their sessions."""
 
 
 def placeholder_id(group_id: str, owner_epoch: int) -> str:
@@ -73,7 +80,7 @@ async def heartbeat(
 async def leave(conn: BrokerConnection, group_id: str, member_id: str, timeout_s: float) -> None:
     code = (await heartbeat(conn, group_id, member_id, LEAVE_EPOCH, None, timeout_s)).error_code
     if code not in GONE:
-        raise ConnectionLost(f"ShareGroupHeartbeat: {name_of(code)}")
+        raise (GroupRefused if code in GROUP_REFUSED else ConnectionLost)(f"ShareGroupHeartbeat: {name_of(code)}")
 
 
 async def _described(conn: BrokerConnection, groups: Sequence[str], timeout_s: float) -> list[sd.DescribedGroup]:
@@ -101,8 +108,9 @@ async def assigned(conn: BrokerConnection, group_id: str, timeout_s: float) -> I
 async def placeholders(conn: BrokerConnection, group_id: str, timeout_s: float) -> list[str]:
     """Returns the member ids of all placeholders in the broker's group."""
     (group,) = await _described(conn, [group_id], timeout_s)
-    if group.error_code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION):
-        raise ConnectionLost(f"ShareGroupDescribe: {name_of(group.error_code)}")
+    code = group.error_code
+    if code not in (Code.NONE, Code.GROUP_ID_NOT_FOUND):
+        raise (GroupRefused if code in GROUP_REFUSED else ConnectionLost)(f"ShareGroupDescribe: {name_of(code)}")
     return [m.member_id for m in group.members if is_placeholder(m.member_id)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.api.call import Client
 from sidecar.core.vocabulary import group_config as cf
-from sidecar.core.vocabulary.errors import TEXT, Code
+from sidecar.core.vocabulary.errors import MESSAGE_CHARS, TEXT, Code
 from sidecar.link.messages import (
     AlterReply,
     AlterSettings,
@@ -218,6 +218,18 @@ def test_requests_that_make_no_sense(ops: list[Op], code: Code, message: str | N
     play = alter(group(*ops))
     play.asks(request(group(), validate_only=True)).broker(response(G_OK)).reports_settings()
     play.answers(response((cf.GROUP, "g", code, message)))
+
+
+def test_texts_about_long_names_fit_into_the_answer() -> None:
+    names = cf.SESSION, "x" * STRING_MAX
+    text = f"Null value not supported for : {','.join(names)}"[:MESSAGE_CHARS] + "..."
+    play = alter(group(*((name, SET, None) for name in names)))
+    play.asks(request(group(), validate_only=True)).broker(response(G_OK)).reports_settings()
+    play.answers(response((cf.GROUP, "g", Code.INVALID_REQUEST, text)))
+    resources = [dc.DescribeConfigsResource(cf.GROUP, name, [cf.INTERVAL]) for name in ("g", names[1])]
+    play = Play(Api.DESCRIBE_CONFIGS, dc.DescribeConfigsRequest(resources), 4, client=old()).may_describe("g")
+    no = dc.DescribeConfigsResult(Code.INVALID_REQUEST, (UNKNOWN_TYPE + names[1])[:MESSAGE_CHARS] + "...", 32, names[1])
+    play.coordinates(FORCE).coordinator(THREE).answers(described(result(row(cf.INTERVAL, "2000", cf.STATIC)), no))
 
 
 def test_the_longest_value_is_the_coordinators_to_refuse() -> None:

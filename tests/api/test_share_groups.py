@@ -76,11 +76,13 @@ def test_rights_to_the_group_come_first_then_the_member_id_then_topics() -> None
     play.answers(sh.ShareGroupHeartbeatResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED))
     invalid = sh.ShareGroupHeartbeatResponse(0, Code.INVALID_REQUEST)
     share(Api.SHARE_GROUP_HEARTBEAT, nameless).may_read("g").answers(invalid)
-    long = sh.ShareGroupHeartbeatRequest("g", "m" * 37, 0, None, ["secret"])
-    share(Api.SHARE_GROUP_HEARTBEAT, long).may_read("g").answers(invalid)
-    hidden = sh.ShareGroupHeartbeatRequest("g", "m" * 36, 0, None, ["secret"])
-    play = share(Api.SHARE_GROUP_HEARTBEAT, hidden).may_read("g").may_describe_topics("secret", hidden=["secret"])
-    play.answers(sh.ShareGroupHeartbeatResponse(error_code=Code.TOPIC_AUTHORIZATION_FAILED))
+    for member_id in ("m" * 37, "m" * 35 + "\U0001f600"):  # Java counts two characters for the last one
+        long = sh.ShareGroupHeartbeatRequest("g", member_id, 0, None, ["secret"])
+        share(Api.SHARE_GROUP_HEARTBEAT, long).may_read("g").answers(invalid)
+    for member_id in ("m" * 36, "m" * 34 + "\U0001f600", "\u20ac" * 36):
+        hidden = sh.ShareGroupHeartbeatRequest("g", member_id, 0, None, ["secret"])
+        play = share(Api.SHARE_GROUP_HEARTBEAT, hidden).may_read("g").may_describe_topics("secret", hidden=["secret"])
+        play.answers(sh.ShareGroupHeartbeatResponse(error_code=Code.TOPIC_AUTHORIZATION_FAILED))
 
 
 def test_what_the_coordinator_refuses() -> None:

@@ -21,6 +21,7 @@ from sidecar.core.runtime.events import (
     GroupsWithRecords,
     GroupsWithRecordsReply,
 )
+from sidecar.core.streams import status_texts
 from sidecar.core.streams.events import (
     DescribeStreamsGroup,
     StreamsDescribeReply,
@@ -341,6 +342,25 @@ def test_internal_topics_are_asked_for_before_the_answer_and_nobody_waits() -> N
     assert told == TopicsCreated("g", "m", (("app-r", 36, None), ("app-c", 29, "Authorization failed.")))
     lost = TopicsCreated("g", "m", (("app-r", 7, None), ("app-c", 7, None)))
     assert started.then(None) == created(started) == lost, "nobody knows what became of them"
+
+
+HEARTBEAT_STATUSES = {
+    "unequal counts": status_texts.incorrectly_partitioned(", ".join("x" * 249 for _ in range(140))),
+    "shutdown": status_texts.shutdown_application("\u20ac" * 10_900),
+    "errors": status_texts.with_errors(status_texts.missing_internal_topics("ab"), dict.fromkeys("ab", "v" * 20_000)),
+    "denial": status_texts.with_denial(status_texts.missing_internal_topics("a"), ["y" * 249] * 140, 0),
+    "tags": status_texts.missing_client_tags(["t" * 1_000] * 40),
+}
+
+
+@pytest.mark.parametrize("name", HEARTBEAT_STATUSES)
+def test_a_status_of_any_length_fits_into_the_answer(name: str) -> None:
+    """Symptom: each member of the group lost its connection with each heartbeat, and the log blamed its request."""
+    status = HEARTBEAT_STATUSES[name]
+    play = beats(BEAT).may_read("g").coordinates(BEAT).coordinator(StreamsHeartbeatReply(status=(status,)))
+    (given,) = statuses(st.StreamsGroupHeartbeatResponse.decode(1, play.gives()))
+    assert given.status_code == status.code and status.detail.startswith(given.status_detail.removesuffix("..."))
+    assert len(given.status_detail) >= 8_000
 
 
 # ---- conversations with the core ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 
@@ -28,9 +29,12 @@ from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.records import AssignmentRecord, MemberRecord, StaleClaim
 from sidecar.core.classic.stale_claims import shown, stale_claims_of
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
+from sidecar.core.kinds import REGISTRY
 from sidecar.core.modern.soft_state import Flight
 from sidecar.core.runtime.offset_checks import Place
+from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
+from sidecar.core.share.config import ShareConfig
 from sidecar.core.share.events import ShareHeartbeat
 from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.streams.java_order import hash_order
@@ -41,7 +45,9 @@ from sidecar.wire.generated import consumer_protocol_subscription as cs
 from sidecar.wire.primitives import ZERO_UUID
 from tests.core.share.world import Client as ShareClient
 from tests.core.share.world import World as ShareWorld
+from tests.core.streams.world import Client as StreamsClient
 from tests.core.streams.world import World as StreamsWorld
+from tests.core.streams.world import quick
 from tests.core.world import World, topic
 from tests.harness.collector import no_collector
 
@@ -174,7 +180,71 @@ def reaches_a_new_epoch(n: int) -> Callable[[], object]:
     return lambda: world.shard.handle(beat, 1, world.now)
 
 
+def share_group(n: int, *initialised: int) -> tuple[ShareWorld, ShareClient]:
+    """A group with one topic of `n` partitions, of which these numbers have share state, one after the other. Its
+    target is that of the first number."""
+    world = ShareWorld(config=ShareConfig(assignor_offload_enable=False, join_wait_ms=0, assignment_interval_ms=15_000))
+    one = Topic(bytes(15) + b"1", "t", ((),) * n)
+    world.topics(one)
+    member = ShareClient(world, "g", "a", ("t",))
+    member.heartbeat()
+    for number in initialised:
+        world.initialised("g", {one.id: tuple(range(number))})
+        member.heartbeat()
+    return world, member
+
+
+def more_have_share_state(n: int) -> Callable[[], object]:
+    world, member = share_group(n, n - 1, n)
+    beat = ShareHeartbeat("g", "a", member.epoch, topic_names=("t",), client_id="a")
+    return lambda: world.shard.handle(beat, 1, world.now)
+
+
+# ---- explained to people, by the owner's event loop ----------------------------------------------------------------
+class NoRecords:
+    names: ClassVar[dict[bytes, str]] = {}
+    taken_over_ms = 0
+
+    def since(self, kind: str, sub_id: str = "") -> int:
+        return 0
+
+    def offset(self, kind: str, sub_id: str = "") -> int:
+        return -1
+
+
+def explained(shard: Shard) -> Callable[[], object]:
+    group = shard.groups["g"]
+    explain = REGISTRY.kinds[group.kind].inspect.explain
+    return lambda: explain(NoRecords(), group, shard.image, None)
+
+
+def streams_members(n: int, *, settled: bool) -> StreamsWorld:
+    """Two members of a group with `n` tasks and their standby tasks. The second one waits for the first, or has its
+    tasks."""
+    world = StreamsWorld(config=quick(num_standby_replicas=1, assignment_interval_ms=0))
+    world.topics(**{"in": n, "c": n})
+    topology = Topology(1, (Subtopology("0", ("in",), (), (), (TopicInfo("c"),)),))
+    members = [StreamsClient(world, m, topology=topology) for m in ("a", "b")]
+    for member in members * (4 if settled else 1):
+        member.heartbeat()
+    return world
+
+
+def consumer_waits_for_another(n: int) -> World:
+    world = World()
+    world.topics(topic(1, "t", n))
+    for m in ("a", "b"):
+        world.request(ConsumerHeartbeat("g", m, 0, None, None, 60_000, ("t",), None, None, {}, "c", "/h", 1))
+        world.sleep(5_000)
+    return world
+
+
 WORK: dict[str, Work] = {
+    "partitions of a share group while another gets share state": more_have_share_state,
+    "partitions of a share group, explained": lambda n: explained(share_group(n, n - 1)[0].shard),
+    "tasks that a member waits for, explained": lambda n: explained(streams_members(n, settled=False).shard),
+    "tasks that a member has, explained": lambda n: explained(streams_members(n, settled=True).shard),
+    "partitions that a member waits for, explained": lambda n: explained(consumer_waits_for_another(n).shard),
     "a chain of subtopologies": lambda n: joins_with(chain(n)),
     "copartition groups and topics with a number of their own": lambda n: joins_with(copartitioned(n)),
     "topics of a share member that reaches a new epoch": reaches_a_new_epoch,

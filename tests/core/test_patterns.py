@@ -75,6 +75,10 @@ def test_commas_part_patterns_but_not_inside_of_braces(text: str, parts: tuple[s
         ({INTERVAL: "0"}, ""),
         ({INTERVAL: "15001"}, f"{INTERVAL} must be in the range 0 to 15000 inclusive."),
         ({INTERVAL: "-2"}, f"Invalid value -2 for configuration {INTERVAL}: Value must be at least 0"),
+        ({INTERVAL: " +1000 "}, ""),
+        ({INTERVAL: "1_000"}, f"Invalid value 1_000 for configuration {INTERVAL}: Not a number of type INT"),
+        ({INTERVAL: "1000.0"}, f"Invalid value 1000.0 for configuration {INTERVAL}: Not a number of type INT"),
+        ({INTERVAL: "0x10"}, f"Invalid value 0x10 for configuration {INTERVAL}: Not a number of type INT"),
     ],
 )
 def test_settings_of_a_group_are_refused_outside_of_the_brokers_limits(own: dict[str, str], refused: str) -> None:

@@ -66,6 +66,8 @@ class ShareGroups:
         self.groups: dict[str, BrokerShareGroup] = {}
         self.away = self.deaf = False
         """`deaf`: no heartbeat is answered."""
+        self.refuses = Code.NONE
+        """Error code of all heartbeats and descriptions."""
         self.init_s = 0.12
         self.interval_ms = 5_000
         self.waiting: list[Callable[[], None]] = []
@@ -84,6 +86,9 @@ class ShareGroups:
     # ---- requests -------------------------------------------------------------------------------------------
     def heartbeat(self, req: sh.ShareGroupHeartbeatRequest, answer: Answer) -> None:
         if self.deaf:
+            return
+        if self.refuses:
+            answer(sh.ShareGroupHeartbeatResponse(error_code=self.refuses))
             return
         group = self.groups.get(req.group_id)
         if req.member_epoch < 0:
@@ -153,6 +158,8 @@ class ShareGroups:
 
     def _described(self, group_id: str) -> sd.DescribedGroup:
         group = self.groups.get(group_id)
+        if self.refuses:
+            return sd.DescribedGroup(self.refuses, None, group_id)
         if group is None:
             return sd.DescribedGroup(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", group_id)
         members = [

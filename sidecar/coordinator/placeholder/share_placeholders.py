@@ -32,7 +32,7 @@ from sidecar.core.share.placeholder import HoldPlaceholder, LeavePlaceholder
 from sidecar.core.vocabulary.errors import TEXT, Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import NO_ANSWER
-from sidecar.kafka.share_group import Initialised, is_placeholder, placeholder_id
+from sidecar.kafka.share_group import GroupRefused, Initialised, is_placeholder, placeholder_id
 from sidecar.link.messages import OpenShareState
 from sidecar.link.ports import Figures, Logger, Tasks
 
@@ -368,11 +368,17 @@ class SharePlaceholders:
         )
 
     async def _leave(self, p: _Placeholder, wanted: LeavePlaceholder, node_id: int) -> None:
-        if self._ports.serves(p.partition):
-            p.others.update(await self._membership.placeholders(node_id, p.group_id))
-        if p.tried:
-            p.others.add(p.member_id)
-        await self._remove_others(p, node_id)
+        try:
+            if self._ports.serves(p.partition):
+                p.others.update(await self._membership.placeholders(node_id, p.group_id))
+            if p.tried:
+                p.others.add(p.member_id)
+            await self._remove_others(p, node_id)
+        except GroupRefused as exc:  # until it lets the placeholders leave, their sessions are over
+            p.others.clear()
+            if p.epoch:
+                fields = {"group_id": p.group_id, "problem": str(exc)}
+                self._log.warning("share placeholders stay at the brokers until their sessions end", **fields)
         p.epoch, p.tried, p.reported, p.shown = 0, False, None, ()
         if p.gone or p.wanted is not wanted:
             return

@@ -63,8 +63,8 @@ def join(turn: Turn, e: JoinGroup, token: int) -> None:
         _turn_away(turn, group, e, token)
     elif not checked.supports(e.protocol_type, e.protocols):
         turn.reply(token, JoinReply(Code.INCONSISTENT_GROUP_PROTOCOL, member_id=e.member_id))
-    elif (full := _full(turn, checked, e)) is not None:
-        turn.reply(token, JoinReply(full, member_id=e.member_id))
+    elif not fits(turn, checked, e, token):
+        return
     elif not e.member_id:
         _new(turn, group or _create(turn, e), e, token, config)
     else:
@@ -89,8 +89,8 @@ def _has_room(turn: Turn, group: ClassicGroup, member_id: str, config: ClassicCo
     return member_id in group.members or len(group.members) < config.max_size
 
 
-def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
-    """Returns the error if the member's metadata does not fit into memory; None: it fits."""
+def fits(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int) -> bool:
+    """Whether the member's metadata fits into memory. Refuses the request if not."""
     held = group.members.get(group.static.get(e.instance_id or "", e.member_id))
     member_id = e.instance_id or e.client_id  # the member id will begin with it
     more = bytes_of_member(member_id, e.instance_id, e.client_id, e.client_host) + bytes_of_protocols(e.protocols)
@@ -100,8 +100,9 @@ def _full(turn: Turn, group: ClassicGroup, e: JoinGroup) -> Code | None:
         check_room(turn.ports.limits, group.held_bytes, more)
     except CoordinatorError as full:
         turn.fx.count("members_refused", full.limit)
-        return full.code
-    return None
+        turn.reply(token, JoinReply(full.code, member_id=e.member_id))
+        return False
+    return True
 
 
 def _turn_away(turn: Turn, group: ClassicGroup, e: JoinGroup, token: int) -> None:

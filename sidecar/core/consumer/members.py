@@ -14,10 +14,11 @@ from sidecar.core.consumer.records import (
     TargetMemberRecord,
 )
 from sidecar.core.modern import sessions
-from sidecar.core.modern.epochs import after_removal
+from sidecar.core.modern.epochs import after_removal, bump_epoch
 from sidecar.core.modern.sessions import forget
 from sidecar.core.runtime.records import Tombstone
 from sidecar.core.runtime.turn import Turn
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
@@ -92,6 +93,8 @@ def replace_static(turn: Turn, group: ConsumerGroup, old: Member, new: Member) -
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, turn.image.names, why))
     turn.write(current_record(turn, group.group_id, new, why))
     turn.write(StaticMemberRecord(group.group_id, new.instance_id or "", new.member_id, why))
+    if present is not None and new.member_id != old.member_id:
+        bump_epoch(turn, group, why, Reason.JOINED)  # nobody has its own target any more
 
 
 def arm_session(turn: Turn, group_id: str, member: Member, more_ms: int = 0) -> int:

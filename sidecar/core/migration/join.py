@@ -15,7 +15,7 @@ from sidecar.core.classic.config import config_of as classic_config
 from sidecar.core.classic.embedded import Subscription, subscription
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.classic.group import ClassicGroup
-from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE
+from sidecar.core.classic.join import MEMBER_ID_REQUIRED_SINCE, fits
 from sidecar.core.classic.join import join as classic_join
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
@@ -92,6 +92,8 @@ def _to_empty(turn: Turn, group: ConsumerGroup, e: JoinGroup, token: int) -> Non
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} has no members.")
     if not e.protocol_type or not e.protocols:
         raise CoordinatorError(Code.INCONSISTENT_GROUP_PROTOCOL, "The member names no protocol.")
+    if not fits(turn, ClassicGroup(e.group_id), e, token):
+        return
     drop(turn, group, "an empty consumer group becomes a classic group")
     turn.fx.count("migrations", "classic")
     classic_join(turn, e, token)

@@ -10,7 +10,7 @@ from sidecar.core.classic.config import config_of as classic_config_of
 from sidecar.core.classic.events import JoinGroup, JoinReply
 from sidecar.core.classic.group import ClassicGroup
 from sidecar.core.classic.join import check as check_join
-from sidecar.core.classic.join import join
+from sidecar.core.classic.join import fits, join
 from sidecar.core.migration.upgrade import drop
 from sidecar.core.runtime.events import Event
 from sidecar.core.runtime.member_limits import check_room
@@ -53,6 +53,8 @@ def classic_joins(turn: Turn, e: JoinGroup, token: int) -> None:
         return
     if e.member_id:
         raise CoordinatorError(Code.UNKNOWN_MEMBER_ID, f"Group {e.group_id} not found.")
+    if not fits(turn, ClassicGroup(e.group_id), e, token):
+        return
     answer_waiting(turn, group)
     for tombstone in group.tombstones("an empty streams group becomes a classic group"):
         turn.write(tombstone)

@@ -87,13 +87,12 @@ class Explainer:
 
     def _waits(self, records: GroupRecords, group: Any, m: Any, names: Names) -> Iterable[Wait]:
         """Yields the members for which this member waits, now or from its next heartbeat on."""
-        parts: dict[tuple[str, bool], dict[str, list[int]]] = {}
+        parts: dict[tuple[str, bool], dict[str, set[int]]] = {}
         for h in self.held(group, m, names):
-            by_name = parts.setdefault((h.holder, h.asked), {}).setdefault(h.name, [])
-            if h.partition not in by_name:
-                by_name.append(h.partition)
-        first = list(dict.fromkeys(holder for holder, _ in parts))
-        for (holder, revoking), places in sorted(parts.items(), key=lambda p: (first.index(p[0][0]), not p[0][1])):
+            parts.setdefault((h.holder, h.asked), {}).setdefault(h.name, set()).add(h.partition)
+        first = {holder: i for i, holder in enumerate(dict.fromkeys(holder for holder, _ in parts))}
+        for (holder, revoking), by_name in sorted(parts.items(), key=lambda p: (first[p[0][0]], not p[0][1])):
+            places = {name: tuple(partitions) for name, partitions in by_name.items()}
             since = records.since(self.current, holder)
             begin = max(since, records.taken_over_ms)  # a new owner gives all members the whole time again
             timeout = group.members[holder].rebalance_timeout_ms

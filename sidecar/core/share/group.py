@@ -188,7 +188,7 @@ def assignable(initialised: Partitions, topics: Collection[str], image: TopicIma
 
 
 def both(a: Partitions, b: Partitions) -> Partitions:
-    kept = {t: tuple(p for p in ps if p in b[t]) for t, ps in a.items() if t in b}
+    kept = {t: tuple(filter(frozenset(b[t]).__contains__, ps)) for t, ps in a.items() if t in b}
     return {t: ps for t, ps in kept.items() if ps}
 
 

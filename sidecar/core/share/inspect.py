@@ -47,7 +47,7 @@ def _notes(group: ShareGroup, image: TopicImage | None) -> Iterable[str]:
     lacks = []
     for name in sorted(group.subscribed_topics() & image.by_name.keys()):
         topic = image.by_name[name]
-        initialised = group.initialised.get(topic.id, ())
+        initialised = frozenset(group.initialised.get(topic.id, ()))
         lacks += [topic_place(name, p) for p in range(topic.partitions) if p not in initialised]
     if lacks:
         yield f"{listed(lacks)} cannot be assigned yet: the broker has not initialised the share state."

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from sidecar.core.share.group import Member
 
 MEMBER_ID_CHARS = 36
+"""As Java counts them: a character outside of Unicode's first plane is two."""
 
 
 def check_member_id(member_id: str) -> None:
     """Checks the member id: after the right to read the group, and before the rights on its topics."""
-    if not member_id or len(member_id) > MEMBER_ID_CHARS:
+    if not member_id or len(member_id.encode("utf-16-le")) > 2 * MEMBER_ID_CHARS:
         raise invalid("Invalid member id in the request.")
 
 

@@ -17,7 +17,7 @@ from sidecar.core.streams.group import GroupState, Member, StreamsGroup
 from sidecar.core.streams.reconcile import reconcile
 from sidecar.core.streams.records import ROLES, Kind
 from sidecar.core.streams.soft_state import StreamsSoft
-from sidecar.core.streams.tasks import AssignedTasks, Tasks
+from sidecar.core.streams.tasks import AssignedTasks, Task, Tasks, task_set
 from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.errors import CoordinatorError
 from sidecar.core.vocabulary.topics import TopicImage
@@ -71,15 +71,16 @@ def _facts(group: StreamsGroup) -> dict[str, Any]:
 def _held(group: StreamsGroup, m: Member, names: Names) -> Iterable[Held]:
     """Yields the tasks of the target that other members still hold. An active task has one holder in the group; no
     process runs a task twice."""
-    target = group.target_of(m.member_id)
+    target, pending = group.target_of(m.member_id), dict[str, set[Task]]()
     for role in ROLES:
-        had = getattr(m.assigned, role)
+        had = task_set(getattr(m.assigned, role))
         for s, partitions in getattr(target, role).items():
             for p in partitions:
-                for holder in () if p in had.get(s, ()) else _holders(group, m, role, s, p):
-                    pending = group.members[holder].pending
-                    revoking = any(p in getattr(pending, r).get(s, ()) for r in ROLES)
-                    yield Held(holder, s, p, revoking)
+                for holder in () if (s, p) in had else _holders(group, m, role, s, p):
+                    if holder not in pending:
+                        lost = group.members[holder].pending
+                        pending[holder] = task_set(lost.active).union(lost.replicas())
+                    yield Held(holder, s, p, (s, p) in pending[holder])
 
 
 def _holders(group: StreamsGroup, m: Member, role: str, subtopology: str, partition: int) -> Iterable[str]:

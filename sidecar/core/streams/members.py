@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidecar.core.modern.epochs import after_removal
+from sidecar.core.modern.epochs import after_removal, bump_epoch
 from sidecar.core.modern.sessions import forget
 from sidecar.core.runtime.records import Tombstone
 from sidecar.core.runtime.turn import Turn
@@ -13,6 +13,7 @@ from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.records import CurrentRecord, Kind, MemberRecord, TargetMemberRecord
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.task_offsets import drop_offsets
+from sidecar.core.vocabulary.rebalance_reasons import Reason
 
 
 def member_record(group_id: str, m: Member, why: str) -> MemberRecord:
@@ -49,11 +50,13 @@ def replace_static(turn: Turn, group: StreamsGroup, old: Member, new: Member) ->
     """Hands target and tasks over to the new member id (KIP-1071 'Static membership'). As at Kafka, its offsets of
     tasks are unknown until it reports them."""
     why = f"instance {old.instance_id}: {new.member_id} replaces {old.member_id}"
-    target = group.target_of(old.member_id)
+    target, present = group.target_of(old.member_id), group.members.get(new.member_id)
     _forget(turn, group, old.member_id, why, new.member_id)
     turn.write(member_record(group.group_id, new, why))
     turn.write(TargetMemberRecord(group.group_id, new.member_id, target, why))
     turn.write(current_record(group.group_id, new, why))
+    if present is not None and new.member_id != old.member_id:
+        bump_epoch(turn, group, why, Reason.JOINED)  # nobody has its own target any more
 
 
 def _forget(turn: Turn, group: StreamsGroup, member_id: str, why: str, successor: str | None = None) -> None:

@@ -13,13 +13,21 @@ from sidecar.core.modern.soft_state import Waiting
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.config import STREAMS, config_of
 from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat, StreamsHeartbeatReply
+from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.step import step
+from sidecar.core.vocabulary.errors import CoordinatorError
 
 
 def _second(turn: Turn, w: Waiting) -> Waiting:
     first: Any = w.reply
     assert isinstance(first, StreamsHeartbeatReply)
-    reply = step(turn, _again(w, first), config_of(turn, w.request.group_id))
+    soft: StreamsSoft = turn.soft_of(w.request.group_id)
+    asked_until_ms = soft.whole_asked_until_ms
+    try:
+        reply = step(turn, _again(w, first), config_of(turn, w.request.group_id))
+    except CoordinatorError:
+        soft.whole_asked_until_ms = asked_until_ms  # the member gets its first answer, and so is not asked
+        raise
     if reply.active_tasks is None:
         reply.active_tasks, reply.standby_tasks = first.active_tasks, first.standby_tasks
         reply.warmup_tasks = first.warmup_tasks

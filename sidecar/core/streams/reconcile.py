@@ -17,13 +17,12 @@ from sidecar.core.streams.tasks import (
     NOTHING_ASSIGNED,
     AssignedTasks,
     Epochs,
-    Partitions,
+    Task,
     Tasks,
     overlap,
     table_of,
+    task_set,
 )
-
-Task = tuple[str, int]
 
 
 class Processes(Protocol):
@@ -82,7 +81,7 @@ def _towards(
         for task in outgoing.had & incoming.grant:
             _move(task, incoming)
             outgoing.revoke.discard(task)
-    promoted = _tasks(target.active)
+    promoted = task_set(target.active)
     for replica in (standby, warmup):
         replica.revoke -= replica.had & promoted
     revoke = AssignedTasks(_epochs(active.revoke, had.active), _table(standby.revoke), _table(warmup.revoke))
@@ -114,8 +113,8 @@ def _roles(member: Member, target: Tasks, processes: Processes) -> tuple[_Role, 
     """Returns the roles of the member's tasks. Two kinds of tasks are not granted: an active task that any process
     runs, and a task that the member's own process has, unless the member itself has it in another role."""
     process_id = member.process_id
-    active = _tasks(member.assigned.active)
-    standby, warmup = _tasks(member.assigned.standby), _tasks(member.assigned.warmup)
+    active = task_set(member.assigned.active)
+    standby, warmup = task_set(member.assigned.standby), task_set(member.assigned.warmup)
 
     def standby_elsewhere(task: Task) -> bool:
         return process_id in processes.standby_processes(*task) and task not in standby
@@ -141,9 +140,9 @@ def _roles(member: Member, target: Tasks, processes: Processes) -> tuple[_Role, 
         )
 
     return (
-        _Role.of(active, _tasks(target.active), no_active),
-        _Role.of(standby, _tasks(target.standby), no_standby),
-        _Role.of(warmup, _tasks(target.warmup), no_warmup),
+        _Role.of(active, task_set(target.active), no_active),
+        _Role.of(standby, task_set(target.standby), no_standby),
+        _Role.of(warmup, task_set(target.warmup), no_warmup),
     )
 
 
@@ -161,10 +160,6 @@ def _next(member: Member, state: MemberState, epoch: int, assigned: AssignedTask
         assigned=assigned,
         pending=pending,
     )
-
-
-def _tasks(table: Partitions | Epochs) -> set[Task]:
-    return {(s, p) for s, partitions in table.items() for p in partitions}
 
 
 def _table(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:

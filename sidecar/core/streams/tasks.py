@@ -17,6 +17,7 @@ Partitions = Mapping[str, tuple[int, ...]]
 """Subtopology id -> sorted partitions; without empty entries."""
 Epochs = Mapping[str, Mapping[int, int]]
 """Subtopology id -> partition -> epoch at which the task was assigned (KIP-1251); without empty entries."""
+Task = tuple[str, int]
 TaskIds = tuple[str, tuple[int, ...]]
 """A subtopology id and partitions, as requests have them: in any order, with repetitions."""
 Body = Mapping[str, Any]
@@ -72,6 +73,10 @@ def merged(lists: Iterable[TaskIds]) -> dict[str, tuple[int, ...]]:
 
 def table_of(sets: Mapping[str, Collection[int]]) -> dict[str, tuple[int, ...]]:
     return {s: tuple(sorted(ps)) for s, ps in sorted(sets.items()) if ps}
+
+
+def task_set(table: Partitions | Epochs) -> set[Task]:
+    return {(s, p) for s, partitions in table.items() for p in partitions}
 
 
 def overlap(owned: Tasks, pending: AssignedTasks) -> bool:

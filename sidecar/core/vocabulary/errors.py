@@ -166,7 +166,7 @@ def name_of(code: int) -> str:
 
 
 def fitting(message: str) -> str:
-    """Returns the message, shortened to fit into a string of Kafka. An id in it may take 32,767 bytes alone."""
+    """Returns the message, shortened to fit into a string of Kafka. A name in it may take 32,767 bytes alone."""
     return message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
 
 

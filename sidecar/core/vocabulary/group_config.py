@@ -209,7 +209,7 @@ def parse(name: str, given: str) -> Value:
         number = int(value)
     except ValueError:
         number = INT_MAX + 1
-    if not -INT_MAX - 1 <= number <= INT_MAX:
+    if "_" in value or not -INT_MAX - 1 <= number <= INT_MAX:  # Java reads no 45_000
         raise invalid(f"Invalid value {given} for configuration {name}: Not a number of type INT")
     if number < s.floor:
         least = max(s.floor, 0)

@@ -16,6 +16,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.share_group import placeholder_id
 from sidecar.link.messages import OpenShareState, Request
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import alter_share_group_offsets as al
 from sidecar.wire.generated import share_group_heartbeat as sh
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, FakeBrokers
@@ -384,6 +385,33 @@ def test_it_leaves_with_the_last_member() -> None:
         assert (await beat(client, -1)).error_code == Code.NONE
         await until(lambda: not at_broker(sidecar).members)
         assert states(sidecar) == {} and sidecar.coordinator.share_placeholders.given_up("g")
+        before = beats(sidecar)
+        await passes(sidecar, 60)
+        assert beats(sidecar) == before
+
+    share(test)
+
+
+@pytest.mark.parametrize("from_the_start", [True, False])
+@pytest.mark.parametrize("code", [Code.GROUP_AUTHORIZATION_FAILED, Code.UNSUPPORTED_VERSION])
+def test_a_broker_that_takes_no_request_about_the_group_holds_it_up_no_longer(code: Code, from_the_start: bool) -> None:
+    """Symptom: it never ended to leave, so the group could not be given back, deleted or altered until the sidecar had
+    the missing right."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        sidecar.brokers.share.refuses = code if from_the_start else Code.NONE
+        client, _ = await joined(sidecar)
+        await passes(sidecar, 3)
+        sidecar.brokers.share.refuses = code
+        await beat(client, -1)
+        front = RecordingFront(sidecar.coordinator)
+        front.send(Request(7, OpenShareState("g")))
+        assert await front.reply(7) == Answer()
+        assert states(sidecar) == {} and sidecar.coordinator.share_placeholders.given_up("g")
+        reply = await client.ask(al.AlterShareGroupOffsetsRequest("g"), 0)
+        assert reply.error_code == (Code.NONE if from_the_start else Code.NON_EMPTY_GROUP), "the broker decides"
+        stays = "share placeholders stay at the brokers until their sessions end" in sidecar.lines.events("warning")
+        assert stays is not from_the_start
         before = beats(sidecar)
         await passes(sidecar, 60)
         assert beats(sidecar) == before

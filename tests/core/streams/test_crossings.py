@@ -3,6 +3,7 @@ table in the behaviour of streams groups, section 1."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from sidecar.core.classic.events import (
     SyncGroup,
 )
 from sidecar.core.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup
+from sidecar.core.runtime.effects import Count
 from sidecar.core.runtime.events import DeleteGroup, DeletionCheck, DeletionCheckReply, Event
+from sidecar.core.runtime.member_limits import MemberLimits
 from sidecar.core.runtime.offset_checks import CommitCheck, FetchCheck
 from sidecar.core.streams.adoption import AdoptStreams
 from sidecar.core.streams.events import DescribeStreamsGroup, StreamsHeartbeat, TopicsCreated
@@ -115,6 +118,47 @@ def test_an_empty_classic_group_becomes_a_streams_group() -> None:
     client = Client(world, "m")
     assert client.heartbeat().member_epoch == 2 and client.active() == {("0", 0), ("1", 0)}
     assert world.rebuilt().groups["g"].kind == "streams"
+
+
+def emptied(kind: str) -> World:
+    """A world with an empty group of this kind."""
+    if kind == "streams":
+        return streams_group(empty=True)
+    world = World()
+    world.grow({"in": 1, "app-r": 1, "app-c": 1})
+    world.request(classic_join() if kind == "classic" else consumer_join())
+    world.sleep(60_000, 1_000)  # longer than the session
+    return world
+
+
+JOINS: dict[str, Event] = {
+    "classic": classic_join(),
+    "consumer": consumer_join(),
+    "streams": Client(World(), "m").request(),
+}
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (MemberLimits(group_bytes=1), Code.GROUP_MAX_SIZE_REACHED),
+        (MemberLimits(members_bytes=1), Code.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+    ids=["of the group", "of all groups"],
+)
+@pytest.mark.parametrize(
+    ("kind", "joins"),
+    [("consumer", "classic"), ("streams", "classic"), ("classic", "consumer"), ("classic", "streams")],
+)
+def test_a_join_without_room_leaves_the_empty_group(kind: str, joins: str, limits: MemberLimits, code: Code) -> None:
+    """Symptom: a JoinGroup that was refused had removed the empty streams or consumer group, with its epoch."""
+    world = emptied(kind)
+    group, before, turn = world.shard.groups["g"], list(world.log), world.shard._turn
+    assert group.kind == kind and not group.member_count()
+    turn.ports = replace(turn.ports, limits=limits)
+    assert world.ask(JOINS[joins]).code == code
+    assert world.log == before and world.shard.groups["g"] is group
+    assert not any(isinstance(note, Count) and note.metric == "migrations" for note in world.notes)
 
 
 @pytest.mark.parametrize("join", [classic_join(), consumer_join()], ids=["classic", "consumer"])

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
-from sidecar.core.runtime.events import DeleteGroup
+from sidecar.core.runtime.events import DeleteGroup, Rebalance
 from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits
+from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
 from sidecar.core.streams.config import StreamsConfig
-from sidecar.core.streams.events import StreamsHeartbeatReply, TopicsCreated
+from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply, TopicsCreated
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.task_offsets import OFFSET_BYTES
-from sidecar.core.streams.tasks import NO_TASKS
+from sidecar.core.streams.tasks import NO_TASKS, Tasks
 from sidecar.core.streams.topology import Subtopology, Topology
 from sidecar.core.vocabulary.errors import Code
-from tests.core.streams.world import Client, World, quick
+from tests.core.streams.world import TOPOLOGY, Client, World, quick
 
 
 def ready(config: StreamsConfig | None = None) -> World:
@@ -213,3 +215,41 @@ def test_a_member_that_comes_from_another_address_rebalances_nobody() -> None:
     assert (world.group().epoch, world.group().members["m"].client_host) == (epoch, "/elsewhere")
     assert world.ask(structs.replace(elsewhere, rack_id="r")).code == Code.NONE
     assert world.group().epoch == epoch + 1
+
+
+@pytest.mark.parametrize("own", [None, "i2"])
+def test_a_member_that_takes_over_another_s_instance_id_leaves_no_task_without_owner(own: str | None) -> None:
+    """Symptom: the group was Stable, and nobody had the tasks that the member had before."""
+    world = ready(quick(assignment_interval_ms=0))
+    first = Client(world, "m1", process_id="p", instance_id="i1")
+    second = Client(world, "m2", process_id="p", instance_id=own)
+    for member in (first, second) * 4:
+        member.heartbeat()
+    assert len(second.active()) == 2
+    world.ask(StreamsHeartbeat("g", "m1", -2, instance_id="i1"))
+    if own is not None:
+        world.ask(StreamsHeartbeat("g", "m2", -2, instance_id=own))
+    second.instance_id, second.epoch, second.tasks = "i1", 0, NO_TASKS
+    for _ in range(3):
+        assert second.heartbeat().code == Code.NONE
+    assert len(second.active()) == 4 and list(world.group().members) == ["m2"]
+
+
+def test_a_member_whose_answer_waits_is_not_the_one_that_is_asked_for_the_whole_topology() -> None:
+    """Symptom: it was counted as asked, and no other member was for two heartbeat intervals."""
+    world = ready(StreamsConfig(assignment_interval_ms=0))
+    natives = [
+        NativeStreamsMember(m, None, None, 5, m, "/h", 1, m, None, (), Tasks({"0": (p,), "1": (p,)}))
+        for p, m in enumerate("ab")
+    ]
+    world.deliver(AdoptStreams("g", 5, 5, "sticky", TOPOLOGY, tuple(natives), 300_000, "moved"))
+    a, b = (StreamsHeartbeat("g", m, 5, client_id=m, client_host="/h") for m in "ab")
+    world.ask(Rebalance("g", "why"))
+    world.sleep(100)
+    token = world.request(a)
+    assert world.running and token not in world.replies
+    world.grow({"app-r": 0})
+    world.finish()
+    world.sleep(600)
+    assert world.replies.pop(token).answer.code == Code.NONE
+    assert world.ask(b).code == Code.FENCED_MEMBER_EPOCH
