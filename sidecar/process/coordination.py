@@ -69,7 +69,8 @@ from sidecar.process.coordinator_parts import (
     exporter_settings,
 )
 from sidecar.process.parts import managed_by, own_cluster
-from sidecar.process.sections import Section, split
+from sidecar.process.section import Section
+from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from sidecar.process.sockets import listens_at
