@@ -156,7 +156,7 @@ class Parent:
             self.current = self._start()
         except OSError as exc:
             cause, again_ms = os.strerror(exc.errno or 0), self._start_later()
-            self._log.warning("no process for a worker: another one starts later", cause=cause, again_ms=again_ms)
+            self._log.warning("no process for a worker", cause=cause, again_ms=again_ms)
         else:
             self._go()
 
