@@ -198,8 +198,9 @@ class Coordination:
         tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "empty groups")
         follow = cluster_watch_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
-        if secured := app.credentials.librdkafka():
-            new_tail = _secured_tail(s, app.credentials, new_tail, secured)
+        secured = s.command_config is not None or s.broker_command_config is not None
+        if secured:
+            new_tail = _secured_tail(s, app.credentials, new_tail, app.credentials.librdkafka())
         self.cluster_watch = ClusterWatch(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:
