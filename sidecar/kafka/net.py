@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.answers import check_answers
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
 from sidecar.kafka.resolver import addresses_of, connected
@@ -214,9 +215,10 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
         """Sends `req` and returns the decoded response. `module`: the generated module; `name`: the message's name,
-        such as "JoinGroup"."""
+        such as "JoinGroup". Raises WireError also for a response that leaves something out."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
         res = _decoded(module, name, version, flexible, raw)
+        check_answers(name, req, res)
         self._security.answered(name, req, res)
         return res
 

@@ -91,7 +91,7 @@ class Schemas:
         try:
             body = schemaless_reader(BytesIO(value[10:]), schema, own)
         except SchemaResolutionError as exc:
-            raise StateError(f"a schema of another version does not fit {kind}: {exc}") from exc
+            raise StateError(f"a schema of another version does not fit {kind}: {str(exc)[:200]}") from exc
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
         if not isinstance(body, dict):
