@@ -107,7 +107,34 @@ def _parsed(text: str) -> tuple[bytes, Any, str]:
     """Returns fingerprint, schema, and the text without spaces."""
     parsed = json.loads(text)
     raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
-    return raw, parse_schema(parsed), json.dumps(parsed, separators=(",", ":"))
+    schema = parse_schema(parsed)
+    _takes_bytes(schema, {})
+    return raw, schema, json.dumps(parsed, separators=(",", ":"))
+
+
+def _takes_bytes(schema: Any, named: dict[str, bool]) -> bool:
+    """Returns whether each value takes a byte at least. `named`: the same of the types that have been defined. Raises
+    ValueError for an array of others: a few bytes would announce items without end, and be read for ever."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _takes_bytes(branch, named)
+        return True
+    if isinstance(schema, str):
+        return named.get(schema, schema != "null")
+    kind = schema["type"]
+    if kind == "record":
+        named[schema["name"]] = True  # within itself it can only be in a union, an array or a map
+        takes = [_takes_bytes(field["type"], named) for field in schema["fields"]]
+        named[schema["name"]] = any(takes)
+        return any(takes)
+    if kind == "array" and not _takes_bytes(schema["items"], named):
+        raise ValueError("an array of items that take no bytes")
+    if kind == "map":
+        _takes_bytes(schema["values"], named)
+    if kind == "fixed":
+        named[schema["name"]] = schema["size"] > 0
+        return bool(named[schema["name"]])
+    return kind in ("array", "map", "enum") or _takes_bytes(kind, named)
 
 
 @lru_cache(maxsize=1)

@@ -177,3 +177,34 @@ def test_a_value_of_any_other_schema_is_read_or_is_unreadable(kind: str) -> None
             unreadable += bool(at_once(rebuilt(codec, [(key, value)])).problems)
             count += 1
     assert count > 40 and unreadable > count // 2
+
+
+NOTHING: dict[str, Any] = {
+    "null": "null",
+    "null with properties": {"type": "null"},
+    "no field": {"type": "record", "name": "Empty", "fields": []},
+    "empty fields": {
+        "type": "record",
+        "name": "Outer",
+        "fields": [
+            {"name": "a", "type": {"type": "record", "name": "Empty", "fields": []}},
+            {"name": "b", "type": "Empty"},
+        ],
+    },
+    "fixed": {"type": "fixed", "name": "None", "size": 0},
+}
+
+
+@pytest.mark.parametrize("items", NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_schema_whose_values_announce_items_without_end_is_refused(items: Any, inside: bool) -> None:
+    """Symptom: a value of 30 bytes was read for ever, and took all memory: Avro's items may take no bytes."""
+    text = json.loads(published()["member-v2"])
+    many: Any = {"type": "array", "items": items}
+    if inside:
+        many = ["null", {"type": "map", "values": {"type": "array", "items": many}}]
+    text["fields"].append({"name": "many", "type": many})
+    with pytest.raises(StateError, match="an array of items that take no bytes"):
+        StateCodec().schemas.learn(json.dumps(text))
+    text["fields"][-1]["type"] = {"type": "array", "items": [items, "string"]}
+    StateCodec().schemas.learn(json.dumps(text))
