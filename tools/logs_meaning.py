@@ -35,6 +35,8 @@ MEANING: dict[str, str] = {
     "a member of the owners' group is not known yet": "The group's leader has not read this member's record in the state topic yet. The member owns nothing until then.",
     "regular expressions take too long": "`consumer.regex_time_ms` cut them off; the group keeps what they stood for before, and they go on later. Ask the group's owner for simpler ones.",
     "the worker died; another one starts on the same sockets": "Signal 9 is mostly the kernel's for lack of memory. Clients wait in the sockets. It starts after `again_ms`, which grows while workers die before they are ready. See [Restarts](../operate/operations.md#restarts).",
+    "no process for a worker": "`cause` is the system's: a limit of processes, of open files or of memory (in systemd TasksMax, in Kubernetes the pod's limits). Clients wait in the sockets. It is tried again after `again_ms`.",
+    "no upgrade now: no process for a new worker": "`cause` is the system's: a limit of processes, of open files or of memory. The old worker goes on. Raise the limit, and send SIGUSR2 again.",
     "no upgrade now: no worker runs, or one is being replaced": "SIGUSR2 came too early. Send it again when the sidecar is ready.",
     "the new worker could not start: the old one goes on": "Clients notice nothing. Mend what the lines before say, and send SIGUSR2 again.",
     "a new worker starts beside the old one": "SIGUSR2: an upgrade begins. See [Restarts](../operate/operations.md#restarts).",

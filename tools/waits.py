@@ -86,7 +86,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "kafka/offsets.py listed": (1, THREAD),
     "kafka/produce.py Appender.append": (1, WRITTEN),
     "kafka/resolver.py addresses_of": (1, "RESOLVE_S, of the lookup"),
-    "kafka/resolver.py connected": (1, CALLER),
+    "kafka/resolver.py connected.connect": (1, CALLER),
     "process/admin.py Admin._plain.group": (1, TURN),
     "process/admin.py Admin.keep": (1, THREAD),
     "process/admin.py Admin.start": (1, THREAD),

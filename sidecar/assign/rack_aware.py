@@ -53,12 +53,18 @@ def _topic(spec: GroupSpec, topic_id: bytes, members: list[str], load: dict[str,
             if p < count and near(m, p):
                 take(m, p)
     # In turns, so that no member of a rack takes all of its partitions before another one has any.
-    turns = deque(m for m in order if spec.members[m].rack_id is not None)
+    left_in: dict[str | None, deque[int]] = {}
+    for p in sorted(free):
+        for rack in racks[p]:
+            left_in.setdefault(rack, deque()).append(p)
+    turns = deque(m for m in order if spec.members[m].rack_id in left_in)
     while turns:
         m = turns.popleft()
-        p = min((p for p in free if near(m, p)), default=-1)
-        if p >= 0 and len(given[m]) < room[m]:
-            take(m, p)
+        mine = left_in[spec.members[m].rack_id]
+        while mine and mine[0] not in free:
+            mine.popleft()
+        if mine and len(given[m]) < room[m]:
+            take(m, mine[0])
             turns.append(m)
     for m in order:
         for p in spec.members[m].owned.get(topic_id, ()):

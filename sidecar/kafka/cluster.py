@@ -14,6 +14,7 @@ from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, Request
+from sidecar.kafka.resolver import first_of
 from sidecar.kafka.security import PLAINTEXT
 from sidecar.wire.apis import Api
 from sidecar.wire.frames import response_body
@@ -28,8 +29,6 @@ Link = tuple[int, Lane, int]
 """A node, the lane of a connection to it, and the connection's number in that lane."""
 LARGE_BYTES = 16_384
 Opening = Coroutine[Any, Any, BrokerConnection]
-BESIDE_S = 0.3
-"""Time after which the next address is tried beside a broker that has not answered."""
 FENCED_TOO = 2
 """First version of DescribeCluster that lists brokers that are down."""
 SILENT_S = 2.0
@@ -139,28 +138,18 @@ class Cluster:
     async def _first_that_answers(self) -> tuple[BrokerConnection, Address]:
         known = dict.fromkeys([*self.bootstrap, *self.brokers.values()])
         left = sorted(known, key=lambda a: self._failed.get(a, 0))
-        trying: dict[asyncio.Task[BrokerConnection], Address] = {}
         last: BaseException = ConnectionLost("no bootstrap address")
+
+        def failed(address: Address, problem: BaseException) -> None:
+            nonlocal last
+            last = problem
+            self._failures += 1
+            self._failed[address] = self._failures
+
         try:
-            while left or trying:
-                if left:
-                    address = left.pop(0)
-                    opening = self._open_at(address)
-                    trying[asyncio.get_running_loop().create_task(opening)] = address
-                pause_s = BESIDE_S if left else None
-                done, _ = await asyncio.wait(trying, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-                for task in [t for t in trying if t in done]:
-                    address = trying.pop(task)
-                    if (problem := task.exception()) is None:
-                        return task.result(), address
-                    last = problem
-                    self._failures += 1
-                    self._failed[address] = self._failures
-        finally:
-            for task in trying:
-                task.add_done_callback(_closed_if_open)
-                task.cancel()
-        raise ConnectionLost(f"no broker answers: {last}")
+            return await first_of(left, self._open_at, failed, BrokerConnection.close)
+        except OSError:
+            raise ConnectionLost(f"no broker answers: {last}") from None
 
     async def ask_anyone(self, module: Any, name: str, req: Request, high: int | None = None, low: int = 0) -> Any:
         """Returns the answer of any broker that gives one. A silent broker comes last from then on. Raises
@@ -297,12 +286,6 @@ class Cluster:
         for conn in [self._any, *self._nodes.values()]:
             if conn is not None:
                 conn.close()
-
-
-def _closed_if_open(task: asyncio.Task[BrokerConnection]) -> None:
-    """Closes a connection that was opened too late: another broker was quicker."""
-    if not task.cancelled() and task.exception() is None:
-        task.result().close()
 
 
 async def racks_of_all(conn: BrokerConnection) -> dict[int, str | None]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from sidecar.core.vocabulary.errors import Code, name_of
+from sidecar.kafka.answers import check_answers
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.errors import SecurityError, plain
 from sidecar.kafka.resolver import addresses_of, connected
@@ -60,6 +61,10 @@ class NotAuthenticated(ConnectionLost):
     """The broker refuses this client's credentials, or this client the broker's certificate or proof."""
 
 
+OWN = (NotAuthenticated,)
+"""Errors that another address of the same host would have, too."""
+
+
 class BrokerConnection(asyncio.Protocol):
     """One pipelined connection; responses come in the order of requests. Each API uses the newest version that both
     sides know."""
@@ -102,34 +107,32 @@ class BrokerConnection(asyncio.Protocol):
         """Returns a connection whose broker has answered and authenticated this client. Raises ConnectionLost."""
         if why := security.refusal(host, port):
             raise NotAuthenticated(f"{host}:{port}: {why}")
-        conn: BrokerConnection | None = None
-        used, ready = security.now, False
+        used = security.now
         try:
             tls: dict[str, Any] = {}
             if (context := used.ssl_context()) is not None:
                 tls = {"ssl": context, "server_hostname": host}
             token = await _token_at_hand(used)
             addresses = await addresses_of(host)
+            make = partial(cls, client_id, response_bytes, security, (host, port))
             async with asyncio.timeout(timeout_s):
-                make = partial(cls, client_id, response_bytes, security, (host, port))
-                _, conn = await connected(make, addresses, port, **tls)
-                await conn._negotiate()
-                if used.sasl:
-                    await conn._authenticate(used, token)
-            ready = True
+                _, conn = await connected(make, addresses, port, lambda c: c._greet(used, token), OWN, **tls)
         except (ssl.SSLError, SecurityError, NotAuthenticated) as exc:
             security.refused(host, port, why := _plain(exc), used=used)
             raise NotAuthenticated(f"{host}:{port}: {why}") from exc
-        except (OSError, TimeoutError, WireError) as exc:
-            if used.tls and conn is None and isinstance(exc, ConnectionResetError):
+        except (OSError, WireError, OverflowError) as exc:  # OverflowError: there is no such port
+            if used.tls and isinstance(exc, ConnectionResetError):
                 security.refused(host, port, NO_TLS, sure=False, used=used)
                 raise NotAuthenticated(f"{host}:{port}: {NO_TLS}") from exc
             raise ConnectionLost(f"{host}:{port}: {plain(exc)}") from exc.with_traceback(None)  # it holds this task
-        finally:
-            if conn is not None and not ready:
-                conn.close()  # no caller has it
         security.accepted(host, port)
         return conn
+
+    async def _greet(self, used: Security, token: str) -> None:
+        """Makes sure that a broker listens, and authenticates."""
+        await self._negotiate()
+        if used.sasl:
+            await self._authenticate(used, token)
 
     async def _negotiate(self) -> None:
         req = av.ApiVersionsRequest(client_software_name="kafka-group-sidecar", client_software_version="1")
@@ -212,9 +215,10 @@ class BrokerConnection(asyncio.Protocol):
         self, module: Any, name: str, req: Request, high: int | None = None, timeout_s: float = 10.0, low: int = 0
     ) -> Any:
         """Sends `req` and returns the decoded response. `module`: the generated module; `name`: the message's name,
-        such as "JoinGroup"."""
+        such as "JoinGroup". Raises WireError also for a response that leaves something out."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
         res = _decoded(module, name, version, flexible, raw)
+        check_answers(name, req, res)
         self._security.answered(name, req, res)
         return res
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import javaproperties
 
-from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.errors import SecurityError, plain
 from sidecar.kafka.security import Security, Stores
 from sidecar.kafka.tokens import Tokens
 
@@ -75,8 +75,8 @@ def read(path: Path) -> Security:
     a secret."""
     try:
         return parse(path.read_text())
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SecurityError(f"{path}: {getattr(exc, 'strerror', None) or 'it is no text'}") from None
+    except (OSError, ValueError) as exc:  # not text; a path with a character that no path has
+        raise SecurityError(f"{path}: {plain(exc)}") from None
     except SecurityError as exc:
         raise SecurityError(f"{path}: {exc}") from None
 
@@ -145,13 +145,18 @@ def _resolved(name: str, value: str) -> str:
             if provider == "directory":
                 return Path(path, key).read_text().strip()
             return javaproperties.loads(Path(path).read_text())[key]
-        except (KeyError, OSError, UnicodeDecodeError) as exc:
-            why = (
-                f"there is no {key}" if isinstance(exc, KeyError) else getattr(exc, "strerror", None) or "it is no text"
-            )
+        except javaproperties.InvalidUEscapeError:
+            raise
+        except (KeyError, OSError, ValueError) as exc:  # not text; a path that cannot be
+            why = f"there is no {key}" if isinstance(exc, KeyError) else plain(exc)
             raise SecurityError(f"{name} names {match.group()}: {why}") from None
 
-    return NAMED.sub(value_of, value)
+    resolved = NAMED.sub(value_of, value)
+    try:
+        resolved.encode()
+    except UnicodeEncodeError:  # a \u escape of half a pair
+        raise SecurityError(f"{name} has half of a character") from None
+    return resolved
 
 
 def _jaas(text: str) -> dict[str, str]:

@@ -1,5 +1,8 @@
 """Addresses of hosts, and connections to them. A resolver whose first name server is dead answers after 5 s by default:
-so a lookup has a bound of its own. Connections to one name share the lookup under way, as each takes a thread."""
+so a lookup has a bound of its own. Connections to one name share the lookup under way, as each takes a thread.
+
+A slow address does not block: after BESIDE_S the next one is tried, too.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,18 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 RESOLVE_S = 20.0
 """Time for a lookup: a dead name server, for each of a few domains to search."""
+BESIDE_S = 0.3
+"""Time after which the next address is tried beside one that has not answered."""
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+A = TypeVar("A")
+T = TypeVar("T")
 Key = tuple[asyncio.AbstractEventLoop, str]
 _under_way: dict[Key, asyncio.Task[list[str]]] = {}
 
@@ -40,18 +49,73 @@ def is_resolvers(exc: BaseException) -> bool:
 
 
 async def connected(
-    make: Callable[[], P], addresses: Sequence[str], port: int, **tls: Any
+    make: Callable[[], P],
+    addresses: Sequence[str],
+    port: int,
+    greet: Callable[[P], Awaitable[None]] | None = None,
+    sure: tuple[type[OSError], ...] = (),
+    **tls: Any,
 ) -> tuple[asyncio.Transport, P]:
-    """Connects to the first of a host's addresses that has a listener. Raises OSError."""
-    loop, errors = asyncio.get_running_loop(), []
-    for address in addresses:
+    """Connects to the first of a host's addresses whose listener answers. `greet`: what it must answer; `sure`: errors
+    after which no other address is tried, because they are the listener's own. Raises OSError, and others of `greet`.
+    """
+    own: tuple[type[OSError], ...] = (ssl.SSLError, ConnectionResetError, *sure)
+    errors: list[str] = []
+
+    async def connect(address: str) -> tuple[asyncio.Transport, P]:
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_connection(make, address, port, **tls)
         try:
-            return await loop.create_connection(make, address, port, **tls)
-        except OSError as exc:
-            if len(addresses) == 1 or isinstance(exc, ssl.SSLError | ConnectionResetError):  # the listener's own
-                raise
-            errors.append(str(exc))
-    raise OSError(", ".join(errors))
+            if greet is not None:
+                await greet(protocol)
+        except BaseException:
+            transport.close()  # no caller has it
+            raise
+        return transport, protocol
+
+    def failed(address: str, problem: BaseException) -> None:
+        errors.append(str(problem))
+        if len(addresses) == 1 or isinstance(problem, own) or not isinstance(problem, OSError):
+            raise problem
+        if len(errors) == len(addresses):
+            raise OSError(", ".join(errors))
+
+    connection, _ = await first_of(addresses, connect, failed, lambda made: made[0].close())
+    return connection
+
+
+async def first_of(
+    places: Iterable[A],
+    attempt: Callable[[A], Coroutine[Any, Any, T]],
+    failed: Callable[[A, BaseException], None],
+    close: Callable[[T], None],
+) -> tuple[T, A]:
+    """Returns the result of the first attempt that succeeds, and its place. `failed`: called for each that fails, and
+    raises an error to end it all; `close`: called with a result that comes too late. Raises OSError if all fail."""
+    left = deque(places)
+    trying: dict[asyncio.Task[T], A] = {}
+    try:
+        while left or trying:
+            if left:
+                place = left.popleft()
+                trying[asyncio.get_running_loop().create_task(attempt(place))] = place
+            pause_s = BESIDE_S if left else None
+            done, _ = await asyncio.wait(trying, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in [t for t in trying if t in done]:
+                place = trying.pop(task)
+                if (problem := task.exception()) is None:
+                    return task.result(), place
+                failed(place, problem)
+    finally:
+        for task in trying:
+            task.add_done_callback(partial(_close_late, close))
+            task.cancel()
+    raise OSError("no address")
+
+
+def _close_late(close: Callable[[T], None], task: asyncio.Task[T]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        close(task.result())
 
 
 def is_address(host: str) -> bool:
@@ -68,6 +132,8 @@ async def _look_up(loop: asyncio.AbstractEventLoop, host: str) -> list[str]:
             rows = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise socket.gaierror(socket.EAI_AGAIN, "no name server answers") from None
+    except UnicodeError:  # an empty label, or one of more than 63 bytes: brokers advertise whatever they are told
+        raise socket.gaierror(socket.EAI_NONAME, f"{host[:80]!r} is no name of a host") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in rows))
 
 

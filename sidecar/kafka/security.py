@@ -7,6 +7,7 @@ be PEM or PKCS12. A secret is never part of a text.
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
 from collections.abc import Generator
@@ -14,10 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sidecar.kafka.errors import SecurityError
+from sidecar.kafka.errors import SecurityError, plain
 from sidecar.kafka.tokens import Tokens
 
 JKS = b"\xfe\xed\xfe\xed"
+PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+PEM_LINE = 64
+TOO_MANY_ITERATIONS = re.compile(r",i=\d{6}")
+"""In a broker's first message of SCRAM. Kafka allows 16,384; ten million would hold the event loop for 16 s."""
 Exchange = Generator[bytes, bytes, None]
 """Yields the client's SASL messages, and takes the broker's answers."""
 
@@ -45,30 +50,55 @@ class Stores:
     def authorities(self) -> str:
         """Returns the trusted certificates as PEM text; "": those of the system. Raises SecurityError."""
         if not self.trust:
-            return self.trust_pem
+            return _inline("ssl.truststore.certificates", self.trust_pem) if self.trust_pem else ""
         data = _read(self.trust)
-        if data.lstrip().startswith(b"-----BEGIN"):
-            return data.decode()
-        return _certificates(self.trust, data, self.trust_password)
+        return _blocks(data) or _certificates(self.trust, data, self.trust_password)
 
     def own(self) -> tuple[str, str]:
         """Returns the client's key and certificates as PEM text; "" and "" if it has none. Raises SecurityError."""
         if self.key_pem:
-            return self.key_pem, self.chain_pem
+            key = _inline("ssl.keystore.key", self.key_pem)
+            return key, _inline("ssl.keystore.certificate.chain", self.chain_pem) if self.chain_pem else key
         if not self.keys:
             return "", ""
         data = _read(self.keys)
-        if data.lstrip().startswith(b"-----BEGIN"):
-            key = _read(self.key_file) if self.key_file else data
-            return key.decode(), data.decode()
+        if chain := _blocks(data):
+            return _some(self.key_file, _read(self.key_file)) if self.key_file else chain, chain
         return _key_and_chain(self.keys, data, self.keys_password)
+
+
+def _inline(name: str, text: str) -> str:
+    """Returns the blocks of a property's value. Raises SecurityError."""
+    return _some(name, text.encode(errors="replace"))
+
+
+def _some(where: str, data: bytes) -> str:
+    """Returns the blocks of PEM text. Raises SecurityError if it has none: without them the client would be another
+    one, or trust others."""
+    if blocks := _blocks(data):
+        return blocks
+    raise SecurityError(f"{where} has no certificate or key in PEM")
+
+
+def _blocks(data: bytes) -> str:
+    """Returns the certificates and keys of PEM text, in lines; "" if it has none. As in Java, text around them may have
+    any encoding, and a block may stand in one line, as properties continue lines (KIP-651)."""
+    return "".join(_lines(*block.groups()) for block in PEM.finditer(data))
+
+
+def _lines(label: bytes, body: bytes) -> str:
+    name, text = label.decode(), body.decode(errors="replace")
+    if ":" not in text:  # the headers of an encrypted key end with an empty line
+        base64 = "".join(text.split())
+        text = "\n" + "".join(f"{base64[at : at + PEM_LINE]}\n" for at in range(0, len(base64), PEM_LINE))
+    return f"-----BEGIN {name}-----{text}-----END {name}-----\n"
 
 
 def _read(path: str) -> bytes:
     try:
         data = Path(path).read_bytes()
-    except OSError as exc:
-        raise SecurityError(f"{path}: {exc.strerror}") from None
+    except (OSError, ValueError) as exc:  # a path with a character that no path has
+        raise SecurityError(f"{path}: {plain(exc)}") from None
     if data.startswith(JKS):
         into = "keytool -importkeystore -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
         raise SecurityError(f"{path} is a JKS store. Make it one of PKCS12: {into}")
@@ -168,8 +198,8 @@ class Security:
             return None
         try:
             stamp = (own, tuple(path.stat().st_mtime_ns for path in self.stores.files()))
-        except OSError as exc:
-            raise SecurityError(f"{exc.filename}: {exc.strerror}") from None
+        except (OSError, ValueError) as exc:  # a path with a character that no path has
+            raise SecurityError(f"{getattr(exc, 'filename', None) or 'ssl.*.location'}: {plain(exc)}") from None
         if stamp not in self._made:
             made = _context(self.stores, own)
             for former in [s for s in self._made if s[1] != stamp[1]]:
@@ -178,8 +208,14 @@ class Security:
         return self._made[stamp]
 
     def exchange(self, token: str = "") -> Exchange:
-        """Exchanges the messages in SaslAuthenticate. `token`: for OAUTHBEARER. Raises SecurityError if the broker
-        cannot prove that it knows the password (SCRAM)."""
+        """Exchanges the messages in SaslAuthenticate. `token`: for OAUTHBEARER. Raises SecurityError, also if the
+        broker cannot prove that it knows the password (SCRAM)."""
+        try:
+            yield from self._messages(token)
+        except UnicodeError:
+            raise SecurityError(f"{self.mechanism}: the credentials or the broker's answer are no text") from None
+
+    def _messages(self, token: str) -> Exchange:
         if self.mechanism == "PLAIN":
             yield f"\0{self.user}\0{self.password}".encode()
         elif self.mechanism == "OAUTHBEARER":
@@ -189,9 +225,12 @@ class Security:
         else:
             from scramp import ScramClient, ScramException  # takes a while, and few need it
 
-            client = ScramClient([self.mechanism], self.user, self.password)
             try:
-                client.set_server_first((yield client.get_client_first().encode()).decode())
+                client = ScramClient([self.mechanism], self.user, self.password)
+                first = (yield client.get_client_first().encode()).decode()
+                if TOO_MANY_ITERATIONS.search(first):
+                    raise SecurityError(f"{self.mechanism}: the broker wants 100,000 iterations or more")
+                client.set_server_first(first)
                 client.set_server_final((yield client.get_client_final().encode()).decode())
             except ScramException as exc:
                 raise SecurityError(f"{self.mechanism}: {exc}") from None
@@ -237,7 +276,7 @@ def _context(stores: Stores, own: bool) -> ssl.SSLContext:
             context.load_verify_locations(cadata=authorities)
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    except (ssl.SSLError, ValueError) as exc:
+    except (ssl.SSLError, ValueError, TypeError) as exc:  # TypeError: what is no ASCII
         raise SecurityError(f"the certificates of {stores.trust or 'ssl.truststore.certificates'}: {exc}") from None
     key, chain = stores.own() if own else ("", "")
     if key:
@@ -249,7 +288,7 @@ def _load(context: ssl.SSLContext, stores: Stores, key: str, chain: str) -> None
     """Loads the client's key. Python takes keys from files only: from one that no other user can read, briefly."""
     with tempfile.TemporaryDirectory(prefix="sidecar-") as folder:  # of mode 0700
         path = Path(folder, "own.pem")
-        path.write_text(f"{key}\n{chain}" if key != chain else key)
+        path.write_text(f"{key}{chain}" if key != chain else key)
         try:
             context.load_cert_chain(path, password=lambda: stores.key_password)
         except (ssl.SSLError, OSError, ValueError):

@@ -69,7 +69,8 @@ from sidecar.process.coordinator_parts import (
     exporter_settings,
 )
 from sidecar.process.parts import managed_by, own_cluster
-from sidecar.process.sections import Section, split
+from sidecar.process.section import Section
+from sidecar.process.sections import split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from sidecar.process.sockets import listens_at
@@ -197,8 +198,9 @@ class Coordination:
         tasks.spawn(self._empty_groups(s, configs, cluster, app).rounds(), "empty groups")
         follow = cluster_watch_settings(s, cluster.client_id, rules)
         made, new_tail = self.coordinator, means.new_tail
-        if secured := app.credentials.librdkafka():
-            new_tail = _secured_tail(s, app.credentials, new_tail, secured)
+        secured = s.command_config is not None or s.broker_command_config is not None
+        if secured:
+            new_tail = _secured_tail(s, app.credentials, new_tail, app.credentials.librdkafka())
         self.cluster_watch = ClusterWatch(follow, leaders, control, state, made, app.log, tasks, new_tail, peers)
 
         if secured:

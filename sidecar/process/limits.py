@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.process.sections import Section
+from sidecar.process.section import Section
 
 
 class LimitsSection(Section):

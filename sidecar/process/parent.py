@@ -145,12 +145,20 @@ class Parent:
         signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
         while True:
             if self._due_s is not None and time.monotonic() >= self._due_s:
-                self._due_s = None
-                self.current = self._start()
-                self._go()
+                self._start_due()
             if self._ended():
                 return self._code or 0
             self._wait(signals_fd)
+
+    def _start_due(self) -> None:
+        self._due_s = None
+        try:
+            self.current = self._start()
+        except OSError as exc:
+            cause, again_ms = os.strerror(exc.errno or 0), self._start_later()
+            self._log.warning("no process for a worker", cause=cause, again_ms=again_ms)
+        else:
+            self._go()
 
     def _go(self) -> None:
         """Lets the current worker coordinate, once the one before it has ended."""
@@ -196,10 +204,18 @@ class Parent:
 
     # ---- workers --------------------------------------------------------------------------------------------
     def _start(self) -> Worker:
-        reads, child_writes = os.pipe()
-        child_reads, writes = os.pipe()
+        """Starts a worker. Raises OSError where no more processes or files are allowed, perhaps only just now."""
+        fds: list[int] = []
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            fds += os.pipe()
+            fds += os.pipe()
+            pid = os.fork()
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        reads, child_writes, child_reads, writes = fds
         if pid == 0:
             self._become(parent, child_reads, child_writes)
         os.close(child_writes)
@@ -241,7 +257,11 @@ class Parent:
         if self.current is None or self._stopping or len(self._workers()) > 1:
             self._log.warning("no upgrade now: no worker runs, or one is being replaced")
             return
-        self.coming = self._start()
+        try:
+            self.coming = self._start()
+        except OSError as exc:
+            self._log.warning("no upgrade now: no process for a new worker", cause=os.strerror(exc.errno or 0))
+            return
         self._log.info("a new worker starts beside the old one", old=self.current.pid, new=self.coming.pid)
 
     def _replace(self, coming: Worker) -> None:
@@ -286,16 +306,20 @@ class Parent:
                 return
             if worker.was_ready:
                 self._young = 0
-            pause_s = PAUSES_S[min(self._young, len(PAUSES_S) - 1)]
-            self._young += 1
-            self._due_s = time.monotonic() + pause_s
             self._log.warning(
                 "the worker died; another one starts on the same sockets",
                 worker=worker.pid,
                 cause=_cause(status),
                 restarts=self.restarts,
-                again_ms=round(pause_s * 1000),
+                again_ms=self._start_later(),
             )
+
+    def _start_later(self) -> int:
+        """Sets the start of the next worker: later and later, as long as none gets ready. Returns the pause in ms."""
+        pause_s = PAUSES_S[min(self._young, len(PAUSES_S) - 1)]
+        self._young += 1
+        self._due_s = time.monotonic() + pause_s
+        return round(pause_s * 1000)
 
     def _decided(self, worker: Worker, status: int) -> bool:
         """Returns whether the worker's exit code shows that another one would end like it. This includes a bug before

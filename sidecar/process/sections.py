@@ -6,15 +6,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from sidecar.core.vocabulary.group_patterns import reason_against
+from sidecar.process.section import Section
 
 
 def address_of(text: str) -> str:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not HOST:PORT")
+    try:
+        host.encode("idna")
+    except UnicodeError:  # each resolver call would fail
+        raise ValueError(f"{text!r} has no name of a host: a part of it is empty, or too long") from None
     return text
 
 
@@ -41,10 +46,6 @@ AdminAddress = Annotated[str, BeforeValidator(lambda given: admin_address(str(gi
 def split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def compiled(value: tuple[str, ...]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sidecar.process.limits import LimitsSection
+from sidecar.process.section import fits_kafkas_int
 from sidecar.process.sections import (
     Address,
     AdminAccess,
@@ -43,6 +44,7 @@ class SettingsError(Exception):
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SIDECAR_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    _fits = field_validator("*")(fits_kafkas_int)
 
     listen: ListenAddress = Field(
         description="Where clients connect: HOST:PORT. `:PORT`, `*:PORT` and `[::]:PORT` are all addresses, of IPv4 and IPv6."

@@ -261,18 +261,18 @@ class StateCodec:
             raise StateError(f"no kind of record is called {key.kind!r}: a newer version may have written it")
         if value is None:
             return Tombstone(row.record.name, key.group_id, key.sub_id), 0
-        body = self.schemas.decode(value)
+        body = self.schemas.decode(value, row.record.name)
         return _record(row.record, key, body), int(body["revision"])
 
     def decode_with_body(self, key: StateKey, value: bytes) -> tuple[Record, Mapping[str, Any]]:
         """Returns the record of a known kind and the fields of its value. Raises StateError."""
-        body = self.schemas.decode(value)
-        return _record(self.registry.records[key.kind].record, key, body), body
+        of = self.registry.records[key.kind].record
+        body = self.schemas.decode(value, of.name)
+        return _record(of, key, body), body
 
 
 def _record(of: RecordKind, key: StateKey, body: Mapping[str, Any]) -> Record:
     try:
-        int(body["revision"])
         return of.cls.of(key.group_id, key.sub_id, body)
     except (KeyError, ValueError, TypeError) as exc:
         raise StateError(f"value of {key.kind} does not fit: {exc!r}") from exc

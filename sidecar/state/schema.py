@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from importlib import resources
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
 MARK = b"\xc3\x01"
 KEY_SCHEMA = "group_state_key"
+HEAD: Mapping[str, type] = {"owner_epoch": int, "time_ms": datetime, "revision": int, "why": str}
+"""The fields that begin a value of every kind."""
 
 
 class StateError(Exception):
@@ -30,6 +34,7 @@ class Schemas:
         self._readers: dict[bytes, Any] = {}
         self._writers: dict[str, tuple[bytes, Any]] = {}
         prints = {name: self.learn(text) for name, text in (files or published()).items()}
+        self._published = frozenset(prints.values())
         for kind, name in latest.items():
             raw = prints[name]
             self._writers[kind] = (MARK + raw, self._readers[raw])
@@ -39,7 +44,7 @@ class Schemas:
     def empty(cls) -> Schemas:
         """Returns an instance without schemas, for readers that `learn` them from the topic."""
         self = cls.__new__(cls)
-        self.texts, self._readers, self._writers = {}, {}, {}
+        self.texts, self._readers, self._writers, self._published = {}, {}, {}, frozenset()
         return self
 
     def learn(self, text: str) -> bytes:
@@ -73,19 +78,27 @@ class Schemas:
         schemaless_writer(out, schema, body)
         return out.getvalue()
 
-    def decode(self, value: bytes) -> dict[str, Any]:
-        """Decodes a value. Raises StateError if it is not a value of a known schema."""
+    def decode(self, value: bytes, kind: str = "") -> dict[str, Any]:
+        """Decodes a value. Raises StateError if it is not a value of a known schema, or has not the fields that begin
+        every value. `kind`: a value of a schema learned from the topic is read as one of this version, by Avro's rules
+        of resolution: then no field has another type than the readers expect."""
         if value[:2] != MARK:
             raise StateError("the value is not in Avro single-object encoding")
         schema = self._readers.get(value[2:10])
         if schema is None:
             raise StateError(f"unknown schema {value[2:10].hex()}")
+        own = self._writers[kind][1] if kind and value[2:10] not in self._published else None
         try:
-            body = schemaless_reader(BytesIO(value[10:]), schema, None)
+            body = schemaless_reader(BytesIO(value[10:]), schema, own)
+        except SchemaResolutionError as exc:
+            raise StateError(f"a schema of another version does not fit {kind}: {str(exc)[:200]}") from exc
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
         if not isinstance(body, dict):
             raise StateError("the value is not a record")
+        for name, of in HEAD.items():
+            if not isinstance(body.get(name), of):
+                raise StateError(f"the value does not fit: {name} is {body.get(name)!r:.80}")
         return body
 
 
@@ -94,7 +107,34 @@ def _parsed(text: str) -> tuple[bytes, Any, str]:
     """Returns fingerprint, schema, and the text without spaces."""
     parsed = json.loads(text)
     raw = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
-    return raw, parse_schema(parsed), json.dumps(parsed, separators=(",", ":"))
+    schema = parse_schema(parsed)
+    _takes_bytes(schema, {})
+    return raw, schema, json.dumps(parsed, separators=(",", ":"))
+
+
+def _takes_bytes(schema: Any, named: dict[str, bool]) -> bool:
+    """Returns whether each value takes a byte at least. `named`: the same of the types that have been defined. Raises
+    ValueError for an array of others: a few bytes would announce items without end, and be read for ever."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _takes_bytes(branch, named)
+        return True
+    if isinstance(schema, str):
+        return named.get(schema, schema != "null")
+    kind = schema["type"]
+    if kind == "record":
+        named[schema["name"]] = True  # within itself it can only be in a union, an array or a map
+        takes = [_takes_bytes(field["type"], named) for field in schema["fields"]]
+        named[schema["name"]] = any(takes)
+        return any(takes)
+    if kind == "array" and not _takes_bytes(schema["items"], named):
+        raise ValueError("an array of items that take no bytes")
+    if kind == "map":
+        _takes_bytes(schema["values"], named)
+    if kind == "fixed":
+        named[schema["name"]] = schema["size"] > 0
+        return bool(named[schema["name"]])
+    return kind in ("array", "map", "enum") or _takes_bytes(kind, named)
 
 
 @lru_cache(maxsize=1)

@@ -7,10 +7,13 @@ import asyncio
 import pytest
 
 from sidecar.kafka.cluster import Cluster
-from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost
+from sidecar.kafka.net import RESPONSE_BYTES, BrokerConnection, ConnectionLost, NotAuthenticated
+from sidecar.kafka.security import Security
 from sidecar.wire.frames import response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
+from sidecar.wire.generated import sasl_authenticate as sa
+from sidecar.wire.generated import sasl_handshake as sh
 from tests.inprocess import clock
 
 KNOWN = av.ApiVersionsResponse(api_keys=[av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]).encode(3)
@@ -89,6 +92,67 @@ def test_what_is_no_broker_is_a_lost_connection_and_no_bug(first: bytes) -> None
         with pytest.raises(ConnectionLost):
             conn = await BrokerConnection.open(host, port, "c", 1.0)
             await asyncio.wait_for(conn.request(fc, "FindCoordinator", ASK), 1)
+        server.close()
+
+    clock.run(main())
+
+
+SASL = av.ApiVersionsResponse(api_keys=[av.ApiVersion(17, 0, 1), av.ApiVersion(36, 0, 2)]).encode(3)
+HELLO = sh.SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]).encode(1)
+SALTED = b"r=%s-its-own,s=c2FsdHNhbHRzYWx0c2FsdA==,i="
+
+
+def proof(correlation: int, message: bytes) -> bytes:
+    return response_frame(correlation, True, sa.SaslAuthenticateResponse(auth_bytes=message).encode(2))
+
+
+@pytest.mark.parametrize(
+    "first, final",
+    [
+        (b"\xff", b""),
+        (b"", b""),
+        (b"r=another,s=c2FsdHNhbHRzYWx0c2FsdA==,i=4096", b""),
+        (SALTED + b"4095", b""),
+        (SALTED + b"100000", b""),
+        (SALTED + b"9" * 5_000, b""),
+        (SALTED + b"4096", b"\xff"),
+        (SALTED + b"4096", b"v=none"),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_broker_whose_proof_is_none_is_refused(first: bytes, final: bytes, again: bool) -> None:
+    """The same holds when the client authenticates again: its other requests do not wait for ever."""
+    security = Security("SASL_PLAINTEXT", "SCRAM-SHA-256", "u", "p")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for correlation, answer in enumerate((SASL, HELLO, first, final), 1):
+            request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            if correlation > 2:
+                nonce = request.partition(b",r=")[2].rstrip(b"\0")  # the section of tagged fields follows
+                writer.write(proof(correlation, answer.replace(b"%s", nonce)))
+            else:
+                writer.write(response_frame(correlation, False, answer))
+        await reader.read()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+        if again:
+            _, conn = await asyncio.get_running_loop().create_connection(
+                lambda: BrokerConnection("c", security=security), host, port
+            )
+            await conn._negotiate()
+            conn._authenticate_again()
+            assert conn._authenticating is not None
+            await asyncio.wait_for(asyncio.shield(conn._authenticating), 1)
+            assert conn.closed
+            why = conn._why
+        else:
+            with pytest.raises(NotAuthenticated) as refused:
+                await asyncio.wait_for(BrokerConnection.open(host, port, "c", security=security), 1)
+            why = str(refused.value)
+        assert why and ("100,000 iterations" in why) is first.endswith((b"100000", b"99999")), "they hold the loop"
         server.close()
 
     clock.run(main())

@@ -6,13 +6,14 @@ import base64
 import json
 import pickle
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.properties import librdkafka_of, parse, read, secure
-from sidecar.kafka.security import PLAINTEXT, Stores
+from sidecar.kafka.security import PLAINTEXT, Security, Stores
 from sidecar.kafka.tokens import Tokens
 from tests.security.ground import Authority
 
@@ -178,6 +179,80 @@ def test_pem_and_pkcs12_stores_say_the_same(tmp_path: Path) -> None:
     wrong = stores.replace("of-the-keys", "another")
     with pytest.raises(SecurityError, match="its password is another one"):
         parse(wrong).ssl_context()
+
+
+AROUND = {
+    "Bag Attributes": b"Bag Attributes\n    friendlyName: client\nsubject=CN = client\n",
+    "UTF-8": "# Issuer: F\u0151tan\u00fas\u00edtv\u00e1ny\n".encode(),
+    "Latin-1": b"# M\xfcller\n",
+}
+"""Lines that openssl and bundles of authorities write around the blocks of PEM."""
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+def test_text_around_the_blocks_of_pem_does_not_count(tmp_path: Path, around: bytes) -> None:
+    authority = Authority(tmp_path)
+    papers = authority.issue("client", "localhost")
+    for store in (authority.pem, papers.store, papers.certificate, papers.key):
+        store.write_bytes(around + store.read_bytes() + around)
+    trust = f"security.protocol=SSL\nssl.truststore.location={authority.pem}\n"
+    apart = f"ssl.certificate.location={papers.certificate}\nssl.key.location={papers.key}\n"
+    for keys in (f"ssl.keystore.location={papers.store}\n", apart):
+        found = parse(trust + keys)
+        context = found.ssl_context()
+        assert context is not None and "authority" in str(context.get_ca_certs())
+        assert "BEGIN PRIVATE KEY" in found.librdkafka()["ssl.key.pem"]
+        assert all(str(text).isascii() for text in found.librdkafka().values())
+
+
+def test_pem_in_one_line_as_properties_continue_it(tmp_path: Path) -> None:
+    """KIP-651 writes it so: each line of the file ends with a backslash."""
+    authority = Authority(tmp_path)
+    papers = authority.issue("client", "localhost")
+    files = {
+        "ssl.truststore.certificates": authority.pem,
+        "ssl.keystore.certificate.chain": papers.certificate,
+        "ssl.keystore.key": papers.key,
+    }
+    lines = (f"{name}={path.read_text().strip()}".replace("\n", " \\\n") for name, path in files.items())
+    found = parse("\n".join(("security.protocol=SSL", *lines)))
+    context = found.ssl_context()
+    assert context is not None and "authority" in str(context.get_ca_certs())
+    assert found.librdkafka()["ssl.key.pem"].split() == papers.key.read_text().split()
+
+
+@pytest.mark.parametrize("name", ["ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"])
+def test_a_value_without_pem_is_refused_and_not_left_out(tmp_path: Path, name: str) -> None:
+    """Left out, the client would trust the system's authorities, or have no certificate."""
+    papers = Authority(tmp_path).issue("client", "localhost")
+    given = {"ssl.keystore.key": papers.key.read_text(), "security.protocol": "SSL", name: "none"}
+    with pytest.raises(SecurityError, match=f"{name} has no certificate or key in PEM"):
+        librdkafka_of(given)
+
+
+NO_PATH = ["/a\\u0000b", "/a\\ud800b"]
+
+
+@pytest.mark.parametrize("path", NO_PATH)
+@pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location", "ssl.key.location"])
+def test_a_path_that_no_file_can_have_is_a_fault_of_the_file(name: str, path: str) -> None:
+    for value in (path, f"${{file:{path}:key}}", f"${{directory:{path}:key}}"):
+        with pytest.raises(SecurityError):
+            parse(f"security.protocol=SSL\n{name}={value}\n").ssl_context()
+
+
+ODD_TEXT = ["\ud800", "a\a", "\u00ad", "\u06271"]
+"""Half of a character, and texts that SASLprep refuses (RFC 4013)."""
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize("odd", ODD_TEXT)
+def test_credentials_that_cannot_be_sent_are_a_fault_of_theirs(mechanism: str, odd: str) -> None:
+    for user, password in ((odd, "p"), ("u", odd)):
+        exchange = Security("SASL_PLAINTEXT", mechanism, user, password).exchange(token=odd)
+        with suppress(SecurityError, StopIteration):
+            first = next(exchange)
+            exchange.send(first.rpartition(b"n,,")[2].rpartition(b",")[2] + b"x,s=c2FsdHNhbHRzYWx0c2FsdA==,i=4096")
 
 
 def test_a_store_of_java_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import OPEN_S, BrokerConnection
-from sidecar.kafka.resolver import RESOLVE_S
+from sidecar.kafka.resolver import BESIDE_S, RESOLVE_S, addresses_of, connected, is_resolvers
+from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
@@ -31,9 +32,10 @@ class CountingListener:
         self.answers = answers
         self.connections = 0
         self.closed = 0
+        self.left = asyncio.Event()
 
-    async def open(self) -> Address:
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def open(self, at: str = "127.0.0.1", port: int = 0) -> Address:
+        self.server = await asyncio.start_server(self._serve, at, port)
         host, port = self.server.sockets[0].getsockname()[:2]
         return str(host), int(port)
 
@@ -50,6 +52,7 @@ class CountingListener:
                     writer.write(_answer(key, version, correlation))
         except asyncio.IncompleteReadError:
             self.closed += 1
+            self.left.set()
             writer.close()
 
 
@@ -238,3 +241,60 @@ def test_a_slow_resolver_takes_nothing_of_the_time_for_a_connection(monkeypatch:
             await BrokerConnection.open("broker.example", 1, "test")
 
     clock.run(test())
+
+
+@pytest.mark.parametrize("answers", [0, 99])
+def test_a_silent_address_of_a_host_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch, answers: int) -> None:
+    """Symptom: no connection ever to a host with several addresses. The first was cut off, or its broker stood still,
+    and took all the time."""
+
+    async def two(host: str, port: None, **more: Any) -> list[tuple[Any, ...]]:
+        return [(0, 0, 0, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    async def test() -> None:
+        good, silent = CountingListener(99), CountingListener(answers)
+        _, port = await good.open()
+        await silent.open("127.0.0.2", port)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two)
+        began = asyncio.get_running_loop().time()
+        conn = await BrokerConnection.open("broker.example", port, "test")
+        assert conn.peer() == ("127.0.0.2" if answers else "127.0.0.1", port)
+        assert asyncio.get_running_loop().time() - began < 2 * BESIDE_S
+        if not answers:
+            await silent.left.wait()
+        assert good.connections == (0 if answers else 1), "an address that answers is not the second choice"
+        conn.close()
+
+    clock.run(test())
+
+
+NO_NAMES = ["a..b", ".", "a" * 64, "b." + "a" * 64, "\u00fc" * 64, "\ud800", ""]
+"""Names that Python's resolver does not look up. Kafka takes the ASCII ones for `advertised.listeners`."""
+
+
+@pytest.mark.parametrize("host", NO_NAMES)
+@pytest.mark.parametrize("security", [PLAINTEXT, Security("SSL")], ids=["plain", "tls"])
+def test_a_broker_with_no_name_of_a_host_is_not_reached_and_breaks_nothing(host: str, security: Security) -> None:
+    """Symptom: a broker that was told to advertise `broker-1..svc` ended the coordinator of each sidecar, again and
+    again: the heartbeats in the owners' group ended with a UnicodeError."""
+
+    async def test() -> None:
+        cluster = Cluster([(host, 9092)], "test", {}, security=security)
+        cluster.brokers[7] = (host, 9092)
+        for asked in (cluster.anyone(), cluster.node(7), cluster.open(7)):
+            with pytest.raises(ConnectionLost):
+                await asked
+        with pytest.raises(OSError) as refused:
+            await connected(asyncio.Protocol, await addresses_of(host), 1)
+        assert not is_resolvers(refused.value), "the peer is at fault, and not the resolver"
+
+    run(test)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 70_000, 2**31 - 1])
+def test_a_broker_with_no_port_is_not_reached_and_breaks_nothing(port: int) -> None:
+    async def test() -> None:
+        with pytest.raises(ConnectionLost):
+            await Cluster([], "test", {1: ("127.0.0.1", port)}).node(1)
+
+    run(test)

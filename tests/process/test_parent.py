@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -258,3 +259,33 @@ def test_systemd_hears_of_the_worker_that_counts_and_no_end_of_one_that_is_repla
             f.process.send_signal(signal.SIGTERM)
             assert manager.recv(100) == b"STOPPING=1"
             assert [f.next_line(), f.ends()] == [(1, "TERM"), 0]
+
+
+@pytest.mark.parametrize("refused", ["fork", "pipe"])
+def test_no_process_for_a_new_worker_ends_neither_the_old_one_nor_the_parent(
+    refused: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Symptom: SIGUSR2 in a container with a limit of processes ended sidecar and clients' port. Cause: os.fork raised,
+    and the worker does not outlive its parent."""
+    allowed = iter([os.pipe()])
+
+    def no(*_: object) -> tuple[int, int]:
+        if refused == "pipe" and (pipe := next(allowed, None)):
+            return pipe
+        raise BlockingIOError(errno.EAGAIN, "")
+
+    made = parent.Parent(["/bin/true"], parent.Lines("info", "json", 1), {})
+    former = made.current = parent.Worker(os.getpid(), -1, -1)
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, refused, no)
+    made._upgrade()
+    assert made.current is former and made.coming is None
+    made.current = None
+    for _ in range(len(parent.PAUSES_S) + 1):
+        made._start_due()
+        assert made.current is None and made._due_s is not None and not made._ended()
+    monkeypatch.undo()
+    assert len(os.listdir("/proc/self/fd")) <= len(before), "no descriptor stays open"
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["cause"] for line in lines] == ["Resource temporarily unavailable"] * 8
+    assert lines[-1]["again_ms"] == 5_000

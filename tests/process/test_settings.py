@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.streams.config import STREAMS, StreamsConfig
 from sidecar.process.coordination import _own_settings, own_kind
 from sidecar.process.parts import front_settings
 from sidecar.process.sections import Share, Streams
-from sidecar.process.settings import SettingsError, load
+from sidecar.process.settings import Settings, SettingsError, load
 
 GIVEN = {"listen": "127.0.0.1:9092", "broker": "127.0.0.1:19092", "node_id": 1}
 
@@ -206,6 +209,34 @@ def test_a_value_that_is_none_is_told_with_what_is_asked_for(tmp_path: Path, giv
     assert told in str(exc.value) and len(str(exc.value).splitlines()) == 1
 
 
+def numbers(model: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the path of each setting that is a number and is not counted in bytes."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from numbers(field.annotation, (*path, name))
+        elif field.annotation in (int, int | None) and not name.endswith("_bytes"):
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", [*numbers(Settings)], ids=".".join)
+def test_no_number_is_more_than_kafkas_integers(monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]) -> None:
+    """Symptom: `config check` found no fault, and the coordinator ended at its first JoinGroup: the session timeout
+    had no room in it."""
+    monkeypatch.setenv("SIDECAR_" + "__".join(path).upper(), str(2**31))
+    with pytest.raises(SettingsError) as exc:
+        load(None, {k: v for k, v in GIVEN.items() if (k,) != path})
+    (fault,) = str(exc.value).splitlines()
+    assert fault.startswith(".".join(path))
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "."])
+@pytest.mark.parametrize("name", ["broker", "listen", "bootstrap", "admin"])
+def test_an_address_has_a_host_that_can_be_looked_up(name: str, host: str) -> None:
+    assert faults(None, **{name: f"{host}:9092"}) == [
+        f"{name}: '{host}:9092' has no name of a host: a part of it is empty, or too long"
+    ]
+
+
 def test_a_bad_expression_is_told_in_words(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["("]')
     assert faults() == ["groups.include: '(' is no regular expression: missing ): ("]
@@ -221,10 +252,6 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_setting_says_what_it_is() -> None:
-    from pydantic import BaseModel
-
-    from sidecar.process.settings import Settings
-
     bare: list[str] = []
 
     def walk(model: type[BaseModel], path: str) -> None:

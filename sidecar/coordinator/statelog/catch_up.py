@@ -49,7 +49,7 @@ class CatchUpReader:
         trouble: Callable[[str], None],
         broke: Callable[[BaseException], None],
     ) -> None:
-        self._config = {**config, "auto.offset.reset": "error"}
+        self.configure(config)
         self._topic = topic
         self._taken, self._trouble, self._broke = taken, trouble, broke
         self._wants: SimpleQueue[Want | None] = SimpleQueue()
@@ -62,9 +62,9 @@ class CatchUpReader:
             self._thread = threading.Thread(target=self._guarded, name="state-ahead", daemon=True)
             self._thread.start()
 
-    def secure(self, security: Mapping[str, Any]) -> None:
-        """Takes in new credentials, which count from the next consumer on."""
-        self._config = {**self._config, **security}
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Takes in a configuration, which counts from the next consumer on."""
+        self._config = {**config, "auto.offset.reset": "error"}
 
     def stop(self) -> None:
         self._stopping = True

@@ -271,12 +271,13 @@ class Tail:
         self._listener = listener
         self._denied = denied
         self._newly: dict[str, Any] | None = None
-        """New credentials as properties of librdkafka, which the next consumer takes; None: there are none."""
+        """Another configuration with new credentials, which the next consumer takes; None: there is none."""
+        self._security = dict(security or {})
+        """The credentials last taken in."""
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._room = threading.Semaphore(UNTAKEN_SLICES)
-        self._config: dict[str, Any] = {
-            **(security or {}),
+        self._base: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
             "group.id": group or f"{topic}-tail-is-no-group",
@@ -294,6 +295,7 @@ class Tail:
             "allow.auto.create.topics": False,
             "log_level": 2,
         }
+        self._config = self._base | self._security
         self._catch_up = CatchUpReader(
             self._config,
             topic,
@@ -314,10 +316,10 @@ class Tail:
     def secure(self, security: Mapping[str, Any]) -> None:
         """Takes in credentials that were read again. If they are new, the thread goes on with another consumer at the
         same position."""
-        before = {name: self._config.get(name) for name in security}
-        if any(before[name] != value and not callable(value) for name, value in security.items()):
-            self._newly = dict(security)
-            self._catch_up.secure(security)
+        if _comparable(security) != _comparable(self._security):
+            self._security = dict(security)
+            self._newly = self._base | self._security  # and nothing of the former ones
+            self._catch_up.configure(self._newly)
 
     def _late(self, partition: int, offset: int) -> None:
         position = self._log.partitions[partition].position
@@ -338,7 +340,7 @@ class Tail:
             if self._newly is not None:
                 at = self._where(consumer, at)
                 consumer.close()
-                self._config, self._newly = self._config | self._newly, None
+                self._config, self._newly = self._newly, None
                 consumer = self._consumer(at)
             try:
                 messages = some(consumer, 0.2)
@@ -454,6 +456,11 @@ class Tail:
             self._listener.setting_stored(key.group_id, key.sub_id)
         elif key is not None and key.kind == OWNER_CLAIM:
             self._listener.claim_read(partition)
+
+
+def _comparable(security: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the credentials without callbacks, of which each reading makes new ones."""
+    return {name: None if callable(value) else value for name, value in security.items()}
 
 
 def _header_epoch(m: Message) -> int:
