@@ -172,11 +172,15 @@ class _Fold:
         return self.whole_of(valid(self.silver[name]))
 
     def whole_of(self, records: Frame) -> Frame:
-        return records.query(f"""select r.*, whole_from from {records} r
+        rows = records.query(f"""select r.*, whole_from from {records} r
                 left join (select state_partition as sp, whole_from, until from {self.whole}) w
-                    on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)
-                        and not exists (select 1 from {self.unreadable} u where u.state_partition = r.state_partition
-                            and u.group_id = r.group_id and u.first_offset < r.offset)""")
+                    on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""")
+        if self.idle(("corrupt",), ("unreadable",)):
+            return rows
+        return rows.query(f"""
+            select r.* replace (case when first_offset < offset then null else whole_from end as whole_from)
+                from {rows} r left join (select state_partition, group_id, min(first_offset) as first_offset
+                    from {self.unreadable} group by state_partition, group_id) u using (state_partition, group_id)""")
 
     def every(self, name: str, columns: Callable[[Modern], str]) -> Frame:
         """Valid records of all kinds of groups with epochs."""
