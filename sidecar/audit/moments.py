@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 YEAR_2000_MS, YEAR_2100_MS = 946_684_800_000, 4_102_444_800_000
 """Bounds of Unix ms: a number beyond them is a date without its dashes, such as 20261123103200."""
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
 EXAMPLES = "2026-11-23T08:15, 2026-11-23 08:15:30.5+01:00, 1795420800000 (Unix ms), or 15m, 2h, 3d (so long ago)"
 
 
@@ -29,6 +31,8 @@ def moment(text: str, now_ms: int) -> int:
 
 
 def shown(moment: int | datetime) -> str:
-    """Returns the moment in UTC, to the millisecond. `moment`: Unix ms, or a time without a zone, which is UTC."""
+    """Returns the moment in UTC, to the millisecond, within the years 1970 to 9999: a record's time may be any number.
+    `moment`: Unix ms, or a time without a zone, which is UTC."""
     ms = moment if isinstance(moment, int) else round(moment.replace(tzinfo=UTC).timestamp() * 1000)
+    ms = min(max(ms, 0), LAST_MS)
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03d}"

@@ -157,8 +157,8 @@ def _address(text: str) -> tuple[str, int] | None:
     """Returns the address to listen on: a port alone is one of 127.0.0.1, 0.0.0.0:PORT are all addresses."""
     if not text:
         return None
-    host, _, port = (f"127.0.0.1:{text}" if text.isdigit() else text).rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    host, _, port = (f"127.0.0.1:{text}" if text.isdecimal() else text).rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise typer.BadParameter(f"{text!r} is no HOST:PORT.")
     return host.strip("[]"), int(port)
 

@@ -154,7 +154,7 @@ GroupId = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
 def address(text: str) -> tuple[str, int]:
     """Returns host and port. Raises Failed."""
     host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Failed(Code.USAGE, f"{text!r} is not HOST:PORT.", "Write a name or an address, a colon and a port.")
     return host.strip("[]"), int(port)
 

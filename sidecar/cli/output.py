@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -53,10 +55,10 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output, columns: Seque
     names = list(rows[0]) if rows else columns
     if output is Output.JSON:
         for row in rows:
-            typer.echo(json.dumps(row))
+            typer.echo(json.dumps(row, default=_in_json))
         return
     if output is Output.YAML:
-        typer.echo(_yaml([dict(row) for row in rows]))
+        typer.echo(_yaml([json.loads(json.dumps(row, default=_in_json)) for row in rows]))
         return
     if output is Output.CSV:
         import csv
@@ -89,6 +91,13 @@ def print_document(body: Mapping[str, Any], output: Document, lines: Sequence[st
     else:
         for line in lines:
             echo(line)
+
+
+def _in_json(value: Any) -> float | str:
+    """Returns a value of a type that JSON does not have, as a query may give it. Bytes are base64, as in a dump."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _cell(value: Any) -> str:

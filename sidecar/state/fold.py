@@ -18,6 +18,12 @@ UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
 """Kinds of records that claims do not void: a claim sets the owner epoch, and any sidecar may write the others."""
 
 
+def claimed_epoch(sub_id: str) -> int | None:
+    """Returns the owner epoch that a claim's key names, also where its value is damaged; None if it names none: no
+    sidecar writes such a key."""
+    return int(sub_id) if sub_id.isascii() and sub_id.isdigit() and len(sub_id) <= EPOCH_DIGITS else None
+
+
 @dataclass(slots=True)
 class Claims:
     """The claims of a partition. A record of another owner than that of the last claim is void: fencing should have
@@ -61,11 +67,11 @@ class PartitionFold:
         if key.kind == OWNER_CLAIM:
             if value is None:  # an old claim; or none that ever was, which a sidecar writes as a proof
                 self.claims.pop(key.sub_id, None)
-            elif key.sub_id.isascii() and key.sub_id.isdigit() and len(key.sub_id) <= EPOCH_DIGITS:
+            elif (epoch := claimed_epoch(key.sub_id)) is not None:
                 self.claims[key.sub_id] = value
-                self.owners.claim(int(key.sub_id))
+                self.owners.claim(epoch)
             else:
-                self.owners.void += 1  # it is no claim; no sidecar writes such a key
+                self.owners.void += 1
         elif key.kind == SCHEMA:
             if value is not None:
                 self.schemas.add(key.sub_id)

@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 from sidecar.audit.history.group_history import Event, History, history
 from sidecar.audit.history.topic import Raw, Reader, RecordsRead, row_of
 from sidecar.audit.moments import moment, shown
+from sidecar.audit.page.source import stamp
 from sidecar.cli.history import _at, _coordinator, _owners, place_of
 from sidecar.cli.main import app
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.codec import Stamp, StateCodec
-from sidecar.state.keys import decode_key
+from sidecar.state.keys import decode_key, encode_key
 from tests.audit.explain.recorded_story import RecordedStory
 from tests.audit.lake.making import any_record
 from tests.audit.test_fold import BEGIN, Row, classic_rows, current, row
@@ -100,6 +101,54 @@ def test_a_record_that_cannot_be_read_does_not_hide_the_others() -> None:
     found = history("g", [current(0, "m1", [0]), broken, current(2, "m2", [1])])
     assert found.unreadable == 1 and len(found.intervals) == 2
     assert [e.what for e in found.events] == ["owns", "a record that cannot be read", "owns"]
+
+
+def test_who_may_have_given_it_up_in_an_unreadable_record_owned_it_perhaps() -> None:
+    """Symptom: two owners were certain, and the first had only one record that nobody could read."""
+    broken = row(3, "current", "m1", None) | {"problem": "damaged value"}
+    rows = [current(1, "m1", [0]), broken, current(5, "m2", [0])]
+    assert ("perhaps two owners", "m2", "t-0, also m1's, or records are missing") in events(*rows)
+    found = [(r["member"], r["certain"]) for r in _at(history("g", rows), 1005, "t-0")]
+    assert found == [("m1", "no: records are missing"), ("m2", "yes")]
+    again = [current(4, "m1", [0], revision=3), current(5, "m2", [0])]
+    assert ("TWO OWNERS", "m2", "t-0, also m1's") in events(*rows[:2], *again)
+
+
+def test_a_claim_counts_although_its_value_is_damaged() -> None:
+    """Symptom: all that its sidecar wrote was said to be a fenced owner's, and to count for nothing."""
+    broken = row(2, "owner_claim", f"{2:020d}", None, group="") | {"problem": "damaged value", "owner_epoch": None}
+    found = events(
+        row(0, "owner_claim", f"{1:020d}", CLAIM, group=""),
+        current(1, "m1", [0]),
+        broken,
+        current(3, "m1", [], epoch=2, revision=2),
+        current(4, "m1", [0], epoch=1, revision=3),
+    )
+    assert [what for what, _, _ in found] == [
+        "coordinator",
+        "owns",
+        "a record that cannot be read",
+        "owns no more",
+        "a write of a fenced owner, which counts for nothing",
+    ]
+
+
+@pytest.mark.parametrize("number", ["", "x", "²", "-1", " 1", "1_0", "٣", "9" * 5000])
+def test_a_header_that_is_no_number_is_none(number: str) -> None:
+    """Symptom: `sidecar history` ended with a traceback."""
+    raw = Raw(1, 1, decode_key(encode_key("group", "g", "")), None, {"owner_epoch": number, "revision": number})
+    told = row_of(raw, StateCodec().schemas)
+    assert (raw.owner_epoch, told["owner_epoch"], told["revision"]) == (-1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(1 << 62, "9999-12-31 23:59:59.999"), (-(1 << 62), "1970-01-01 00:00:00.000"), (1, "1970-01-01 00:00:00.001")],
+)
+def test_any_time_of_a_record_can_be_shown(ms: int, text: str) -> None:
+    """Symptom: one record with the time in microseconds ended `sidecar history` with a traceback."""
+    assert shown(ms) == text
+    assert stamp(ms).startswith(text[:19])
 
 
 def test_a_classic_group_is_told_by_its_generations() -> None:

@@ -30,7 +30,7 @@ def test_all_addresses_only_if_told_so(given: str, meant: tuple[str, int] | None
     assert _address(given) == meant
 
 
-@pytest.mark.parametrize("given", [":9410", "h", "h:", "h:x", "h:65536", "65536"])
+@pytest.mark.parametrize("given", [":9410", "h", "h:", "h:x", "h:65536", "65536", "²", "h:²"])
 def test_what_is_no_address_is_refused(given: str) -> None:
     done = CliRunner().invoke(app, ["audit", "stream", "--from", "kafka://h:1", "--metrics", given])
     assert done.exit_code == 2 and "is no HOST:PORT" in done.output

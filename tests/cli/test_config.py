@@ -72,7 +72,7 @@ def test_drills_have_the_arguments_of_make_drill() -> None:
     assert call("drill", "no-such-drill").exit_code == 2
 
 
-@pytest.mark.parametrize("text", ["", "h", "h:", "h:0", "h:x", ":1", "h:70000"])
+@pytest.mark.parametrize("text", ["", "h", "h:", "h:0", "h:x", ":1", "h:70000", "h:²"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(Failed, match="is not HOST:PORT"):
         address(text)

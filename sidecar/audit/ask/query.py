@@ -102,10 +102,18 @@ def at_one_batch(lake: Lake, read: Callable[[], Read]) -> Read:
 
 
 def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
-    """The tables of gold go by their names. `given`: values of $names in the query."""
+    """The tables of gold go by their names. `given`: values of $names in the query. Raises duckdb.Error for a query
+    that is wrong by itself."""
+    import duckdb
+
     with _opened(lake) as db:
         used = {name: value for name, value in (given or {}).items() if f"${name}" in sql}
-        relation = db.sql(sql, params=used)
+        try:
+            relation = db.sql(sql, params=used)
+        except (duckdb.IOException, duckdb.InvalidInputException) as exc:
+            if str(lake.base) in str(exc):
+                raise
+            raise duckdb.ProgrammingError(str(exc)) from exc  # all files of the lake could be opened
         if relation is None:  # it was no question
             return []
         # A time with a zone needs a package that nothing else here needs; the lake's are all UTC.

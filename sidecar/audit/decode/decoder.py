@@ -21,17 +21,16 @@ from fastavro import parse_schema, schemaless_reader
 from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.embedded import EMBEDDED
+from sidecar.audit.moments import LAST_MS
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, HEAD, PATHS, RENAMED, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
-from sidecar.state.fold import EPOCH_DIGITS
+from sidecar.state.fold import claimed_epoch
 from sidecar.state.schema import MARK, Schemas, StateError, published
 
 BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """Size limits of a slice: it fits in the processor's cache."""
-LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
 LONG_MAX = (1 << 63) - 1
 EMPTY = pa.scalar("")
 FIELD_OF = {column: field for field, column in RENAMED.items()}
@@ -59,11 +58,7 @@ def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
     mask = pc.and_(pc.fill_null(pc.equal(bronze["kind"], OWNER_CLAIM), False), pc.is_valid(bronze["value"]))
     claims = bronze.filter(mask)
     rows = zip(*(claims[n].to_pylist() for n in ("state_partition", "offset", "sub_id")), strict=True)
-    return [
-        (p, offset, min(int(sub), LONG_MAX))
-        for p, offset, sub in rows
-        if sub.isascii() and sub.isdigit() and len(sub) <= EPOCH_DIGITS
-    ]
+    return [(p, at, min(epoch, LONG_MAX)) for p, at, sub in rows if (epoch := claimed_epoch(sub)) is not None]
 
 
 def schemas_in(bronze: Any) -> dict[str, str]:

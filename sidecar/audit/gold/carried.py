@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 8
+CARRIED_VERSION = 9
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -158,6 +158,11 @@ CARRIED = by_name(
             f=FIRST_LAST,
             l=FIRST_LAST,
             s=FIRST_LAST,
+        ),
+        _carried(
+            "unreadable",
+            "The first and the last record of each key of a group that cannot be read.",
+            f"{KIND_OF_GROUP} sub_id first_offset last_offset",
         ),
         _carried("revisions", "The last revision of each key.", f"{KIND_OF_GROUP} sub_id offset revision"),
         _carried(

@@ -20,14 +20,17 @@ from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, MODERN, PROCESS, SHARE, 
 from sidecar.audit.gold.shares import NO_MEMBER
 from sidecar.audit.gold.steps import (
     before_cuts,
+    bounded,
     cuts,
     graded,
+    graded_before,
     keyed,
     left,
     lives,
     read,
     revisions,
     stretches,
+    unreadable,
     unsure,
     valid,
 )
@@ -43,6 +46,17 @@ REVISED = {
     "lives": "last_revision",
 }
 """Tables that carry the last revision of a key, and the column."""
+ENDS = {
+    "holders": "to_offset",
+    "rebalances": "until_offset",
+    "share_coverage": "to_offset",
+    "share_initialised": "offset",
+    "streams_standby_coverage": "to_offset",
+    "unowned": "to_offset",
+}
+"""Tables that tell of everybody in a group, and the column of the offset up to which they do."""
+HOLDING = ("classic_assignment", *(f"{modern.tables}current" for modern in MODERN.values()))
+"""Kinds of records that say what a member holds."""
 OWNED = (CONSUMER, CLASSIC)
 ACTIVE = "active"
 COVERED = (ACTIVE, "standby")
@@ -87,7 +101,7 @@ class _Fold:
     def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
         self.there = {*silver, *(f"carried {name}" for name in carried)}
         self.db = db
-        self.silver = _Tables(db, SILVER_TABLES, silver)
+        self.silver = _Tables(db, SILVER_TABLES, {name: bounded(frame, name) for name, frame in silver.items()})
         self.was = _Tables(db, CARRIED, carried)
         self.out = Folded()
         self.standbys: Frame | None = None
@@ -101,9 +115,13 @@ class _Fold:
         self.out.carried[name] = shape(frame, CARRIED[name])
 
     def add(self, name: str, frame: Frame) -> None:
+        if name in ENDS:
+            frame = graded_before(frame, self.unreadable, ENDS[name], "first_offset", "state_partition, group_id")
         self.out.gold[name] = shape(frame, GOLD[name])
 
     def fold(self, cut: Cuts) -> None:
+        self.unreadable = unreadable(self.silver["corrupt"], self.was["unreadable"])
+        self.carry("unreadable", self.unreadable)
         self.partitions(cut)
         for name, revision in REVISED.items():
             self.was[name] = unsure(self.was[name], self.cuts, revision)
@@ -154,9 +172,15 @@ class _Fold:
         return self.whole_of(valid(self.silver[name]))
 
     def whole_of(self, records: Frame) -> Frame:
-        return records.query(f"""select r.*, whole_from from {records} r
+        rows = records.query(f"""select r.*, whole_from from {records} r
                 left join (select state_partition as sp, whole_from, until from {self.whole}) w
                     on sp = r.state_partition and offset >= whole_from and (until is null or offset < until)""")
+        if self.idle(("corrupt",), ("unreadable",)):
+            return rows
+        return rows.query(f"""
+            select r.* replace (case when first_offset < offset then null else whole_from end as whole_from)
+                from {rows} r left join (select state_partition, group_id, min(first_offset) as first_offset
+                    from {self.unreadable} group by state_partition, group_id) u using (state_partition, group_id)""")
 
     def every(self, name: str, columns: Callable[[Modern], str]) -> Frame:
         """Valid records of all kinds of groups with epochs."""
@@ -201,8 +225,8 @@ class _Fold:
             self.carry("subscribed", wanted.subscribed)
         self.events = events.computed()
         self.epochs = modern.last.query(f"""
-            select state_partition, group_id, kind, member_id, member_epoch as epoch from {modern.last}
-                union all select state_partition, group_id, 'classic', member_id, generation from {assignments}
+            select state_partition, group_id, kind, member_id, member_epoch as epoch, offset from {modern.last}
+                union all select state_partition, group_id, 'classic', member_id, generation, offset from {assignments}
                     where at_offset is not null""")
 
     def people(self) -> None:
@@ -280,7 +304,10 @@ class _Fold:
         ended = owned.intervals.query(f"""
             select i.* exclude (last_epoch), coalesce(last_epoch, epoch) as last_epoch from {owned.intervals} i
                 left join {self.epochs} e using (state_partition, group_id, kind, member_id)""")
-        overlaps = ownership.doubted(owned.overlaps, cuts)
+        unsure_members = self.epochs.query(f"""select e.* from {self.epochs} e join {self.unreadable} u
+                on e.state_partition = u.state_partition and e.group_id = u.group_id and e.member_id = u.sub_id
+                    and u.kind in {HOLDING} and u.last_offset > e.offset""")
+        overlaps = ownership.doubted(owned.overlaps, cuts, unsure_members)
         self.add("intervals", ended.where(f"kind in {OWNED}"))
         self.add("second_owners", as_places(overlaps.where(f"kind in {(*OWNED, ACTIVE, PROCESS)}")))
         unowned = as_places(owned.unowned.where(f"kind in {(*OWNED, ACTIVE)}"))

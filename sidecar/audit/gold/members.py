@@ -15,7 +15,9 @@ FIELDS = "instance_id, client_id, client_host, rack_id, process_id, keeper, topi
 STATIC_MEMBER, PLACEHOLDER, READY, REPLICAS = "static_member", "placeholder", "ready", "replicas"
 """Kinds of keys beside members, whose kind is that of their group: holder of an instance id; member that the owner has
 in the broker's share group of the same name; whether a streams group's topology is ready; its number of standbys."""
-STANDBYS = "list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value"
+STANDBYS = (
+    "try_cast(list_filter(assignment_configs, lambda c: c.name = 'num.standby.replicas')[1].value as int)::varchar"
+)
 
 
 class Lives(NamedTuple):

@@ -195,13 +195,15 @@ def _overlaps(before: Frame) -> Frame:
                 case when proven then 'proven' else 'possible' end as grade, po.reach = {EVER} as open from b""")
 
 
-def doubted(overlaps: Frame, cuts: Frame) -> Frame:
-    """Grades overlaps across offsets that were never read as possible: there the other member may have given the place
-    up."""
+def doubted(overlaps: Frame, cuts: Frame, unsure: Frame) -> Frame:
+    """Grades overlaps as possible across offsets that were never read, and behind the last record of an other member
+    who is `unsure`: there it may have given the place up."""
     return overlaps.query(f"""
         select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
-            and o.other_from_offset < c.until_offset and c.until_offset <= o.offset) then 'possible'
-            else grade end as grade) from {overlaps} o""")
+                and o.other_from_offset < c.until_offset and c.until_offset <= o.offset)
+            or exists (select 1 from {unsure} u where u.state_partition = o.state_partition and u.group_id = o.group_id
+                and u.member_id = o.other_member_id and u.offset < o.offset)
+            then 'possible' else grade end as grade) from {overlaps} o""")
 
 
 def _unowned(before: Frame, places: Frame) -> Frame:

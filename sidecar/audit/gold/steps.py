@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sidecar.audit.gold.frames import Database, Frame, numbers, pack
-from sidecar.audit.tables.layers import FROM_KEY, SILVER
+from sidecar.audit.moments import LAST_MS
+from sidecar.audit.tables.layers import FROM_KEY, SILVER, SILVER_TABLES
 from sidecar.state.fold import UNFENCED
 
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
 ORDER = "order by offset"
+
+
+def bounded(frame: Frame, name: str) -> Frame:
+    """Returns a table of silver whose times and revisions can be computed with: in a record they may be any number.
+    Times are clipped like the columns of timestamps."""
+    most = {"log_ms": LAST_MS, "written_ms": LAST_MS, "revision": REVISION_MAX}
+    clipped = (
+        f"case when {column} < 0 then 0 when {column} > {n} then {n} else {column} end as {column}"
+        for column, n in most.items()
+        if column in SILVER_TABLES[name].names
+    )
+    return frame.select(f"* replace ({', '.join(clipped)})")
 
 
 def valid(frame: Frame) -> Frame:
@@ -75,6 +88,7 @@ def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame) -> Frame:
             on e.state_partition = h.state_partition""")
 
 
+REVISION_MAX = 1 << 40
 UNSURE = -1
 """Revision of a key's last value before offsets that were never read. Values behind them may belong to another life of
 the key, so no revision follows this one."""
@@ -168,12 +182,28 @@ def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
                 and {begin} >= whole_from and ({end} < until or until is null)""")
 
 
-def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
-    """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
+def graded_before(rows: Frame, unknown: Frame, end: str, begin: str, of: str) -> Frame:
+    """Grades rows as possible that do not end before the least `begin` in `unknown`, which has the columns `of`."""
     return rows.query(f"""
         select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
-            from {rows} r left join (select state_partition, min(until_offset) as begin from {cuts}
-                group by state_partition) c on r.state_partition = c.state_partition""")
+            from {rows} r left join (select {of}, min({begin}) as begin from {unknown} group by {of}) c using ({of})""")
+
+
+def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
+    """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
+    return graded_before(rows, cuts, end, "until_offset", "state_partition")
+
+
+def unreadable(corrupt: Frame, was: Frame) -> Frame:
+    """Returns for each key of a group the first and the last record that cannot be read. `was`: of the batches before.
+    Kinds that are not known here say nothing of those that are."""
+    return corrupt.query(f"""
+        select state_partition, group_id, kind, sub_id, min(first_offset) as first_offset,
+                max(last_offset) as last_offset from (
+                select *, offset as first_offset, offset as last_offset from {corrupt}
+                    where kind in {tuple(SILVER.keys() - UNFENCED)}
+                union all by name select * from {was})
+            group by state_partition, group_id, kind, sub_id""").computed()
 
 
 KEY = "state_partition, group_id, kind, key_id"

@@ -25,10 +25,14 @@ from sidecar.core.runtime.inspect import Body, HeldPartitions, topic_place
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import RecordRow
 from sidecar.state.codec import OWNER_CLAIM
-from sidecar.state.fold import UNFENCED, Claims
+from sidecar.state.fold import UNFENCED, Claims, claimed_epoch
 
-OWNING = frozenset({OWNER_CLAIM, "classic_assignment"}) | {
-    record.name for kind in KINDS for record in kind.records if record.role in (Role.GROUP, Role.MEMBER, Role.CURRENT)
+HOLDING = frozenset({"classic_assignment"}) | {
+    record.name for kind in KINDS for record in kind.records if record.role is Role.CURRENT
+}
+"""Kinds of records that say what a member holds."""
+OWNING = (HOLDING | {OWNER_CLAIM}) | {
+    record.name for kind in KINDS for record in kind.records if record.role in (Role.GROUP, Role.MEMBER)
 }
 """Kinds of records that determine ownership, and the epoch of the group."""
 Place = tuple[str, int]
@@ -161,7 +165,7 @@ class Fold:
             return False
         if kind == OWNER_CLAIM:
             if body is not None:
-                self._owners.claim(epoch)
+                self._claim(row)
             return True
         self._exact = self._count(row)
         if kind == "classic_group":
@@ -173,6 +177,21 @@ class Fold:
         elif kind in REGISTRY.records:
             self._of_kind(row, REGISTRY.records[kind], body)
         return True
+
+    def unreadable(self, row: Any) -> None:
+        """Adds a record that cannot be read. A claim counts by its key alone. What a member holds is certain only until
+        the record before: it may have given up all of that here."""
+        if row["kind"] == OWNER_CLAIM:
+            self._claim(row)
+        elif row["kind"] in HOLDING:
+            self._exact = False
+            for held in self._open.get(row["sub_id"], {}).values():
+                self._cut(held, row)
+
+    def _claim(self, row: Any) -> None:
+        epoch = claimed_epoch(row["sub_id"])
+        if epoch is not None:
+            self._owners.claim(epoch)
 
     def _of_kind(self, row: Any, of: RecordRow, body: Body | None) -> None:
         inspect, member = of.kind.inspect, row["sub_id"]

@@ -51,6 +51,7 @@ def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -
             continue
         if "problem" in row:
             result.unreadable += 1
+            fold.unreadable(row)
             maker.add(row, "a record that cannot be read", "", row["problem"])
         elif fold.add(row):
             maker.record(row)

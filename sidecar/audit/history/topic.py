@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from sidecar.core.vocabulary.placement import partition_for
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.waiting import in_slices, log_bounds
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
+from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import Schemas, StateError
 
@@ -20,6 +22,7 @@ Row = dict[str, Any]
 """A record, with the columns that `row_of` fills. `body`: the value, None of a tombstone."""
 TIMEOUT_S = 30.0
 AT_ONCE = 5_000
+NUMBER = f"[0-9]{{1,{EPOCH_DIGITS}}}"
 COMMON = ("owner_epoch", "revision", "why")
 
 
@@ -49,8 +52,13 @@ class Raw:
     @property
     def owner_epoch(self) -> int:
         """The owner epoch in a tombstone's headers; -1 if they have none, and for records with a value."""
-        epoch = self.headers.get("owner_epoch", "")
-        return int(epoch) if self.value is None and epoch.isdigit() else -1
+        return -1 if self.value is not None else self.numbers().get("owner_epoch", -1)
+
+    def numbers(self) -> dict[str, int]:
+        """Returns the numbers in a tombstone's headers. A header may be any bytes; no number has more digits than an
+        owner epoch."""
+        named = ((name, self.headers.get(name, "")) for name in ("owner_epoch", "revision"))
+        return {n: int(text) for n, text in named if re.fullmatch(NUMBER, text)}
 
 
 @dataclass(slots=True)
@@ -199,9 +207,7 @@ def row_of(raw: Raw, schemas: Schemas) -> Row:
     if raw.key is None:
         return row | {"problem": "the key cannot be read"}
     if raw.value is None:
-        headers = raw.headers
-        row |= {name: int(headers[name]) for name in ("owner_epoch", "revision") if headers.get(name, "").isdigit()}
-        return row | {"why": headers.get("why", "")}
+        return row | raw.numbers() | {"why": raw.headers.get("why", "")}
     try:
         body = schemas.decode(raw.value)
     except StateError as exc:

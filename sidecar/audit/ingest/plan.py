@@ -68,7 +68,7 @@ def plan_ranges(
     for p, (low, high) in bounds.items():
         have = before.position.get(p)
         begin = max(low, starts.get(p, low) if have is None else have)
-        if begin > (have or 0) and (have is not None or begin < high):
+        if (have or 0) < begin <= high:  # also of a partition that has no record any more
             lost[p] = (have or 0, begin)
         if begin < high:
             ranges[p] = (begin, high)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
 
+from sidecar.audit.moments import shown
 from sidecar.audit.page.pack import Rows, rows
 from sidecar.audit.tables.columns import BYTES, TIME
 from sidecar.audit.tables.gold import GOLD
@@ -30,7 +30,7 @@ class Period:
 
 
 def stamp(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{shown(ms).partition('.')[0]} UTC"
 
 
 def within(tables: Mapping[str, Any], period: Period) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        return self.up_to_date and self.completeness.complete and not (self.unknown or self.unreadable)
+        return self.completeness.complete and not (self.lacks or self.unreadable)
 
     @property
     def up_to_date(self) -> bool:
@@ -59,9 +59,10 @@ class Verdict:
 
     @property
     def lacks(self) -> str:
-        """A sentence on the batches that gold lacks; "" if it lacks none."""
+        """A sentence on the batches or state partitions that gold lacks; "" if it lacks none."""
         if self.up_to_date:
-            return ""
+            unknown = f"Of {self.unknown} state partitions no record was there, and nothing tells what they had."
+            return unknown if self.unknown else ""
         first, last = self.gold_batch + 1, self.last_batch
         batches = f"batch {last}" if first == last else f"the batches {first} to {last}"
         return f"Gold lacks {batches}, so this is not all: run again, unless a run is at it."
@@ -85,10 +86,8 @@ class Verdict:
             f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
             f" {self.stale_writes}. Epochs that went back: {self.went_back}.",
         ]
-        if not self.up_to_date:
+        if self.lacks:
             out.append(self.lacks)
-        elif self.unknown:
-            out.append(f"Of {self.unknown} state partitions no record was there, and nothing tells what they had.")
         elif self.completeness.complete:
             out.append("Every record is there, from the first one on.")
             if self.completeness.without_record:

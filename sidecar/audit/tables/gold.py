@@ -13,6 +13,10 @@ state partition is `whole` from its begin to the first offset without a record, 
 that offset; and from the second record of such a pair on. It ends where a revision tells of a missing value: the pair
 must come after that. A statement that covers only what is whole is `proven`.
 
+What a record says that cannot be read is unknown. If it is a member's last assignment, the member owns something for
+certain only until the record before. From there on no statement on absence is `proven` in its group. Records of kinds
+that are not known here have no such effect: a newer version writes them beside those that are.
+
 This holds if records are read before they can be compacted or were compacted before the first was read. A reader that
 compaction overtakes later is found out with the first missing value, and what gold has of the time since then may be
 wrong; so may a key that in that time was ended, begun anew, and left at just the next revision.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sidecar.audit.decode.decoder import times
 from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Frame, database
@@ -21,11 +22,11 @@ Tables = dict[str, list[Row]]
 
 
 def rows_of(table: Table, rows: list[Row]) -> pa.Table:
-    timed = [
-        {**r, **{n: r[f"{n[:-4]}ms"] * 1_000 for n in ("log_time", "written_time") if r.get(f"{n[:-4]}ms")}}
-        for r in rows
-    ]
-    return pa.Table.from_pylist(timed, schema=pa.schema([pa.field(c.name, c.type) for c in table.columns]))
+    made = pa.Table.from_pylist(rows, schema=pa.schema([pa.field(c.name, c.type) for c in table.columns]))
+    for name in {"log_time", "written_time"} & {*made.column_names}:
+        timed = times(made[f"{name[:-4]}ms"])
+        made = made.set_column(made.column_names.index(name), made.schema.field(name), timed)
+    return made
 
 
 def read(frame: Frame) -> pa.Table:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sidecar.audit.tables.layers import FROM_KEY, ROLES, SILVER, SILVER_TABLES
+from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, ROLES, SILVER, SILVER_TABLES
 from sidecar.core.classic.embedded import assigned
 from sidecar.core.consumer.group import ConsumerGroup
 from sidecar.core.runtime.effects import Effects
@@ -74,6 +74,13 @@ class Log:
         assert set(row) == {*table.names, "table"}, set(row) ^ {*table.names, "table"}
         self.rows.append(row)
         return row
+
+    def unreadable(self, kind: str | None, group: str | None, sub: str | None) -> None:
+        offset = self.forgotten + len(self.rows)
+        self.revisions[kind, group, sub] = self.revisions.get((kind, group, sub), 0) + 1
+        row = dict.fromkeys(CORRUPT.names) | {"table": CORRUPT.name, "state_partition": self.partition}
+        row |= {"offset": offset, "log_ms": 1_000 + 10 * offset, "reason": "damaged", "value": b""}
+        self.rows.append(row | {"kind": kind, "group_id": group, "sub_id": sub})
 
     # ---- by hand ----------------------------------------------------------------------------------------------
     def claim(self, epoch: int, producer_id: int = 1, producer_epoch: int | None = None) -> Row:

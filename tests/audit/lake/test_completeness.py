@@ -15,6 +15,7 @@ from sidecar.audit.lake.lake import Lake
 from sidecar.audit.page import view
 from sidecar.audit.run import pipeline
 from sidecar.audit.run.verdict import verdict
+from sidecar.audit.source.uri import DumpSource
 from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.main import app
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
@@ -38,7 +39,8 @@ class LakeReport:
         self.verdict = verdict(lake)
         done = CliRunner().invoke(app, ["audit", "status", "--lake", str(lake.base)])
         self.code, self.text = done.exit_code, done.stdout
-        page = view({n: lake.read_arrow(t) for n, t in GOLD.items()}, title="t", until_ms=1 << 50)["verdict"]
+        tables = {n: lake.read_arrow(t) for n, t in GOLD.items()}
+        page = view(tables, title="t", until_ms=1 << 50, lacks=self.verdict.lacks)["verdict"]
         assert page["complete"] == self.verdict.complete == (self.code == 0)
         assert page["text"] and (page["state"] == "clean") == (self.code == 0)
         self.page = page["text"]
@@ -51,6 +53,15 @@ def filled(tmp_path: Path, *parts: tuple[int, list[Encoded]], **options: str) ->
         dump([bronze(entries, 0, first)], source)
         pipeline.audit(SPARK, f"file://{source}", lake, options)
     return LakeReport(lake)
+
+
+def test_a_state_partition_whose_records_are_all_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: `status` said that every record was there, from the first one on."""
+    known = DumpSource.bounds
+    monkeypatch.setattr(DumpSource, "bounds", lambda self: known(self) | {1: (500, 500), 2: (0, 0)})
+    report = filled(tmp_path, (0, ENTRIES))
+    assert report.code == 4 and "Of 1 state partitions no record was there" in report.text
+    assert last_batch(Lake.at(tmp_path / "lake")).position.keys() == {0, 1}
 
 
 def test_a_log_of_which_everything_is_there(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK, run_here
 
 ENTRIES = played(3, 40)[1]
-ODD = ["it's a lake", "a[1]", "b[!x]", "a{b,c}", "a*", "größe"]
+ODD = ["it's a lake", "a[1]", "b[!x]", "a{b,c}", "a*", "größe", "the offset"]
 
 
 def filled(folder: Path, count: int = len(ENTRIES)) -> Lake:
