@@ -87,7 +87,5 @@ def test_each_row_says_what_decides_and_what_shows_it(head: str) -> None:
     ],
 )
 def test_what_is_not_there_would_be_found(name: str) -> None:
-    good = (
-        "`core/consumer/step.py: step` `native/_groups.c: simple` `consumer/005` `tools/alert_rules.py: RULES`"
-    )
+    good = "`core/consumer/step.py: step` `native/_groups.c: simple` `consumer/005` `tools/alert_rules.py: RULES`"
     assert list(wrong(f"{good} `{name}`")) == [name]

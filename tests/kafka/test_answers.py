@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native, share_group
 from sidecar.kafka.answers import ANSWERED_BY, check_answers
 from sidecar.kafka.cluster import Cluster
@@ -134,3 +135,9 @@ def test_each_thing_that_is_left_out_is_noticed(name: str) -> None:
     given.pop()
     with pytest.raises(WireError):
         check_answers(name, req, res)
+
+
+def test_an_error_for_the_whole_request_is_an_answer() -> None:
+    topic = of.OffsetFetchRequestTopic("t", [0])
+    refused = of.OffsetFetchResponse(error_code=Code.NOT_COORDINATOR)
+    check_answers("OffsetFetch", of.OffsetFetchRequest("g", topics=[topic]), refused)
