@@ -39,7 +39,7 @@ SCHEMA = {
     "name": "ToyMeeting",
     "fields": [
         {"name": "owner_epoch", "type": "long"},
-        {"name": "time_ms", "type": "long"},
+        {"name": "time_ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "revision", "type": "long"},
         {"name": "why", "type": "string"},
         {"name": "guests", "type": {"type": "array", "items": "string"}},

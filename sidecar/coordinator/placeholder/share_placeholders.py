@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from zlib import crc32
@@ -107,7 +107,8 @@ class _Placeholder:
     """Member epoch; 0: the broker has no such member, as far as is known."""
     tried: bool = False
     """Whether a request to join was sent."""
-    shown: tuple[str, ...] = ()
+    shown: tuple[str, ...] | None = None
+    """The topics that the broker knows of; None: it is not known whether it has taken the last ones."""
     reported: Initialised | None = None
     """The initialised partitions that the core received since this hold began; None: none. The core forgets them
     when its group is empty, and the group may have members again before the placeholder has left."""
@@ -279,6 +280,8 @@ class SharePlaceholders:
         shows = joins or p.shown != wanted.topic_names
         p.tried = True
         names = wanted.topic_names if shows else None
+        if shows:
+            p.shown = None
         res = await self._membership.heartbeat(node_id, p.group_id, p.member_id, p.epoch, names)
         if p.gone:
             return
@@ -342,8 +345,11 @@ class SharePlaceholders:
         raise ConnectionLost(problem)
 
     def _report(self, p: _Placeholder, wanted: HoldPlaceholder, node_id: int, initialised: Initialised) -> None:
-        if p.gone or _number(p.wanted) != wanted.hold_id:
+        present = p.wanted
+        if p.gone or not isinstance(present, HoldPlaceholder) or present.hold_id != wanted.hold_id:
             return
+        if initialised.whole and present.topic_names != wanted.topic_names:  # a member has come or gone meanwhile
+            initialised = replace(initialised, whole=False)
         reported = p.reported
         if reported is not None and not _news(reported, initialised):
             return
@@ -360,7 +366,7 @@ class SharePlaceholders:
                 wanted.hold_id,
                 p.member_id,
                 node_id,
-                p.shown,
+                wanted.topic_names,
                 initialised.partitions,
                 initialised.names,
                 initialised.whole,
@@ -379,7 +385,7 @@ class SharePlaceholders:
             if p.epoch:
                 fields = {"group_id": p.group_id, "problem": str(exc)}
                 self._log.warning("share placeholders stay at the brokers until their sessions end", **fields)
-        p.epoch, p.tried, p.reported, p.shown = 0, False, None, ()
+        p.epoch, p.tried, p.reported, p.shown = 0, False, None, None
         if p.gone or p.wanted is not wanted:
             return
         p.gone = True
@@ -430,7 +436,7 @@ class SharePlaceholders:
                 self._log.warning(
                     "share state is not initialised",
                     group_id=p.group_id,
-                    topics=len(p.shown),
+                    topics=len(p.wanted.topic_names),
                     ms=waited_ms,
                     hint="members get these partitions later: look at the leaders of __share_group_state",
                 )

@@ -322,6 +322,36 @@ def test_a_connection_that_is_lost_on_the_way(api: Api, done: bool) -> None:
     share(test)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_member_comes_back_while_the_broker_has_yet_to_hear_that_it_went(lost: bool) -> None:
+    """Symptom: a report about the former topics counted as all that is initialised, and so the group forgot the state
+    of the others. If the answer about the former topics was lost, the broker kept these."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await sidecar.topics(payments=1)
+        await joined(sidecar)
+        second, _ = await joined(sidecar, ORDERS, "payments", member="m2")
+        await passes(sidecar, 20)
+        assert states(sidecar) == {"held": 1}
+        sidecar.brokers.share.away = True
+        faults, api = sidecar.brokers.faults, Api.SHARE_GROUP_HEARTBEAT
+        former = lambda req: req.subscribed_topic_names == [ORDERS]  # noqa: E731
+        fault = faults.drop(api, done=True, matches=former) if lost else faults.hang(api, matches=former)
+        await beat(second, -1, member="m2")
+        await until(lambda: fault.met == 1)
+        second, reply = await joined(sidecar, ORDERS, "payments", member="m2")
+        epochs = sidecar.lines.events().count("group epoch")
+        fault.release()
+        await passes(sidecar, 5)
+        (placeholder,) = at_broker(sidecar).members.values()
+        assert placeholder.names == (ORDERS, "payments") and states(sidecar) == {"held": 1}
+        assert sidecar.lines.events().count("group epoch") == epochs, "it has forgotten nothing meanwhile"
+        told = parts(await beat(second, reply.member_epoch, member="m2")) or parts(reply)
+        assert sidecar.topic_id("payments") in (told or {})
+
+    share(test)
+
+
 # ---- takeover -------------------------------------------------------------------------------------------------------
 def test_a_new_owner_joins_with_an_id_of_its_own_and_removes_the_former_one() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
