@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sidecar.process.section import Section
+from sidecar.process.section import INT_MAX, Section
 
 
 class LimitsSection(Section):
@@ -55,7 +55,7 @@ class LimitsSection(Section):
         {}, description="Address -> connections; Kafka's max.connections.per.ip.overrides."
     )
     connection_rate: int = Field(
-        2_147_483_647,
+        INT_MAX,
         ge=1,
         description="New client connections a second, and so many at once; `accept_backlog` more wait, the others are "
         "closed. Kafka's max.connection.creation.rate.",

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from sidecar.core.vocabulary.group_patterns import reason_against
-from sidecar.process.section import Section
+from sidecar.process.section import INT_MAX, Section
 
 
 def address_of(text: str) -> str:
@@ -83,7 +83,6 @@ class Groups(Section):
         return value
 
 
-INT_MAX = 2_147_483_647
 LEAST, MOST = "Least value of a group's ", "Greatest value of a group's "
 
 
@@ -131,7 +130,7 @@ class Epochs(Section):
 class Consumer(Epochs):
     """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
 
-    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
+    max_size: int = Field(INT_MAX, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(
         ("uniform", "range"),
         min_length=1,
@@ -186,7 +185,7 @@ class Streams(Epochs):
     )
     num_standby_replicas: int = Field(0, ge=0, description="Standby replicas of each task with state.")
     max_standby_replicas: int = Field(2, ge=0, description=f"{MOST}streams.num.standby.replicas.")
-    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group.")
+    max_size: int = Field(INT_MAX, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(
         ("sticky",),
         min_length=1,
@@ -222,7 +221,7 @@ class Classic(Section):
     initial_rebalance_delay_ms: int = Field(
         3_000, ge=0, description="An empty group waits so long for more members before its first rebalance."
     )
-    max_size: int = Field(2_147_483_647, ge=1, description="Members of a group: Kafka's group.max.size.")
+    max_size: int = Field(INT_MAX, ge=1, description="Members of a group: Kafka's group.max.size.")
     new_member_join_timeout_ms: int = Field(
         300_000, ge=1, description="A new member whose JoinGroup waits longer is removed; a constant in Kafka."
     )

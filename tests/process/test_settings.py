@@ -12,6 +12,7 @@ from sidecar.core.share.config import SHARE, ShareConfig
 from sidecar.core.streams.config import STREAMS, StreamsConfig
 from sidecar.process.coordination import _own_settings, own_kind
 from sidecar.process.parts import front_settings
+from sidecar.process.section import LONGS
 from sidecar.process.sections import Share, Streams
 from sidecar.process.settings import Settings, SettingsError, load
 
@@ -210,11 +211,11 @@ def test_a_value_that_is_none_is_told_with_what_is_asked_for(tmp_path: Path, giv
 
 
 def numbers(model: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yields the path of each setting that is a number and is not counted in bytes."""
+    """Yields the path of each setting that is a number, is not counted in bytes, and is no long in Kafka."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from numbers(field.annotation, (*path, name))
-        elif field.annotation in (int, int | None) and not name.endswith("_bytes"):
+        elif field.annotation in (int, int | None) and not name.endswith("_bytes") and name not in LONGS:
             yield (*path, name)
 
 
@@ -227,6 +228,14 @@ def test_no_number_is_more_than_kafkas_integers(monkeypatch: pytest.MonkeyPatch,
         load(None, {k: v for k, v in GIVEN.items() if (k,) != path})
     (fault,) = str(exc.value).splitlines()
     assert fault.startswith(".".join(path))
+
+
+@pytest.mark.parametrize("name", ["state.min_compaction_lag_ms", "limits.idle_ms", "offsets.empty_group_check_ms"])
+def test_kafkas_longs_may_be_months(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    section, _, of = name.partition(".")
+    assert of in LONGS
+    monkeypatch.setenv(f"SIDECAR_{name.replace('.', '__').upper()}", str(90 * 86_400_000))
+    assert getattr(getattr(load(None, GIVEN), section), of) == 90 * 86_400_000
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64, "."])
