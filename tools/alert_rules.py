@@ -115,6 +115,16 @@ FLEET = [
         absent=({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar"}),
     ),
     Alert(
+        "SidecarGone",
+        f"count by (cluster) (up{{{JOB}}}) < count by (cluster) (up{{{JOB}}} offset 1h)",
+        "5m",
+        "warning",
+        "Prometheus has fewer sidecars than an hour ago.",
+        {f"up{{{JOB},{A}}}": "1x400", f"up{{{JOB},{B}}}": "1x250 stale"},
+        {f"up{{{JOB},{A}}}": "1x400", f"up{{{JOB},{B}}}": "1x400"},
+        at="70m",
+    ),
+    Alert(
         "SidecarNotReady",
         f"sidecar_ready == 0 or (up{{{JOB}}} == 1 unless on (cluster, instance) sidecar_ready)",
         "2m",

@@ -22,7 +22,7 @@ FLEET = Board(
             number(
                 "Partitions without owner",
                 "Partitions of the state topic that no sidecar serves.",
-                "count(sum by (partition) (sidecar_partition_owned) == 0) or vector(0)",
+                "count(sum by (cluster, partition) (sidecar_partition_owned) == 0) or vector(0)",
             ),
             number("Alerts", "Alerts that fire now.", 'count(ALERTS{alertstate="firing"}) or vector(0)'),
             number("Groups", "Groups of all sidecars.", "sum(sidecar_groups)"),
@@ -267,8 +267,8 @@ FAILOVER = Board(
                 "Without owner, and with two",
                 "Both should be 0, but for a moment while owners change.",
                 (
-                    ("count(sum by (partition) (sidecar_partition_owned) == 0) or vector(0)", "without owner"),
-                    ("count(sum by (partition) (sidecar_partition_owned) > 1) or vector(0)", "with two"),
+                    ("count(sum by (cluster, partition) (sidecar_partition_owned) == 0) or vector(0)", "without owner"),
+                    ("count(sum by (cluster, partition) (sidecar_partition_owned) > 1) or vector(0)", "with two"),
                 ),
                 width=12,
             ),

@@ -101,7 +101,7 @@ def test_manifests_are_what_the_chart_renders(root: Path, file: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_schemas_refuse_what_the_api_server_would(version: str, root: Path) -> None:
-    good = (root / "deploy/kubernetes/cluster.yaml").read_text()
+    good = template("k", EVERYTHING)
     strimzi = (root / "deploy/kubernetes/strimzi/kafka.yaml").read_text()
     wrong = [
         good.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
@@ -134,11 +134,31 @@ def test_the_schemas_refuse_what_the_api_server_would(version: str, root: Path) 
         ("sidecar.adminAccess.token=abc", "token"),
         ("podMonitor.enabled=true,sidecar.adminAccess.tlsSecret=s", "serverName"),
         ("podMonitor.tls.ca.secret=s,podMonitor.tls.ca.configMap=c", "ca"),
+        ("sidecar.settings.gruops.include={a}", "gruops"),
+        ("sidecar.settings.broker_wait_ms=1", "broker_wait_ms"),
+        ("brokers.config.KAFKA_NODE_ID=1", "KAFKA_NODE_ID"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(given: str, said: str) -> None:
     with pytest.raises(ToolError, match=re.escape(said)):
         template("k", ["--set", given])
+
+
+def test_the_schema_has_every_setting() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    settings = schema["properties"]["sidecar"]["properties"]["settings"]
+    assert settings["additionalProperties"] is False and set(settings["properties"]) == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "existing" not in case])
+def test_no_variable_is_given_twice(case: str) -> None:
+    """Symptom: brokers.config could name a variable that the chart had set as well."""
+    config = ["--set-string", "brokers.config.KAFKA_MIN_INSYNC_REPLICAS=1"]
+    for container in containers(docs(template("k", [*CASES[case], *config]))):
+        names = [entry["name"] for entry in container["env"]]
+        assert len(names) == len(set(names))
+        if container["name"] == "broker":
+            assert {"name": "KAFKA_MIN_INSYNC_REPLICAS", "value": "1"} in container["env"]
 
 
 # ---- what it says to the sidecar ------------------------------------------------------------------------------
@@ -282,6 +302,58 @@ def test_selectors_find_the_pods_and_ports_that_there_are() -> None:
     own = rules[(ports["peers"], ports["internal"], ports["controller"])]
     assert [peer["podSelector"]["matchLabels"].items() <= labels for peer in own] == [True]
     assert rules[(ports["internal"],)] == [{"podSelector": {"matchLabels": {"app": "audit"}}}]
+
+
+def policies(*options: str) -> list[Doc]:
+    return [d for d in docs(template("k", options)) if d["kind"] == "NetworkPolicy"]
+
+
+@pytest.mark.parametrize("mode", [[], BESIDE, [*EXISTING, "--set", "existing.brokerPorts={9094}"]])
+def test_an_empty_list_of_peers_lets_nobody_in(mode: list[str]) -> None:
+    """An empty `from` would let everybody in."""
+    nobody = ",".join(f"networkPolicy.{who}=[]" for who in ("clients", "monitoring", "internal"))
+    (policy,) = policies(*mode, "--set-json", nobody)
+    assert [bool(rule["from"]) for rule in policy["spec"]["ingress"]] == [True]
+    assert policy["spec"]["ingress"][0]["ports"][0]["port"] == 9096
+
+
+def test_brokers_that_exist_are_not_cut_off_from_each_other() -> None:
+    """Symptom: mode existing brought a policy for the brokers' pods that allowed the sidecars' ports only."""
+    assert policies(*EXISTING) == []
+    (policy,) = policies(*EXISTING, "--set", "existing.brokerPorts={9094,9093}")
+    (among,) = (rule for rule in policy["spec"]["ingress"] if len(rule["ports"]) == 3)
+    assert [p["port"] for p in among["ports"]] == [9096, 9094, 9093]
+    assert among["from"] == [{"podSelector": {"matchLabels": {"app": "kafka"}}}]
+
+
+@pytest.mark.parametrize("mode", [[], BESIDE])
+def test_services_name_ports_by_their_numbers(mode: list[str]) -> None:
+    """Before 1.32 Kubernetes finds no name of a port in a native sidecar container (kubernetes#127976)."""
+    found = docs(template("k", mode))
+    ports = {p["containerPort"] for c in containers(found) for p in c["ports"]}
+    services = [d for d in found if d["kind"] == "Service"]
+    asked = [port.get("targetPort", port["port"]) for d in services for port in d["spec"]["ports"]]
+    assert len(services) == 2 and set(asked) <= ports
+
+
+def test_the_audits_pod_can_do_little_and_reaches_the_brokers(root: Path) -> None:
+    found = docs((root / "deploy/audit/kubernetes.yaml").read_text())
+    (deployment,) = (d for d in found if d["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (audit,) = pod["containers"]
+    assert audit["securityContext"]["allowPrivilegeEscalation"] is False
+    assert audit["securityContext"]["readOnlyRootFilesystem"] is True
+    assert audit["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert pod["automountServiceAccountToken"] is False and pod["securityContext"]["runAsNonRoot"] is True
+    assert {m["name"] for m in audit["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+    cluster = docs((root / "deploy/kubernetes/cluster.yaml").read_text())
+    name, service = stateful(cluster)["metadata"]["name"], stateful(cluster)["spec"]["serviceName"]
+    (brokers,) = (a.removeprefix("--from=kafka://") for a in audit["args"] if a.startswith("--from="))
+    assert brokers.split(",") == [f"{name}-{i}.{service}:9094" for i in range(2)]
+    *_, kafka = docs((root / "deploy/kubernetes/strimzi/kafka.yaml").read_text())
+    _, direct = kafka["spec"]["kafka"]["listeners"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labels in [peer["podSelector"]["matchLabels"] for peer in direct["networkPolicyPeers"]]
 
 
 def test_dashboards_and_rules_are_taken_from_their_folders(tmp_path: Path) -> None:

@@ -51,6 +51,17 @@ def test_the_tests_are_run_as_ci_runs_them(root: Path) -> None:
     assert "--privileged" in job["container"]["options"]  # else the units and the full disk cannot be tried
 
 
+NEEDED = ("cc", "chromium", "go", "javac", "mvn", "node", "promtool", "systemd-analyze")
+"""Programs that tests of tier `all` start, beside those of the image."""
+
+
+def test_what_the_tests_need_is_installed(root: Path) -> None:
+    """Symptom: the shard `rest` could not pass on a machine without Node.js and a compiler of Java."""
+    text = (root / ".ci/run").read_text()
+    assert {p for p in NEEDED if f"command -v {p} >/dev/null" in text} == set(NEEDED)
+    assert "github.event_name" in workflow(root, "tests")["concurrency"]["group"]  # a push ends no night
+
+
 def test_wheels_are_built_when_what_they_are_made_of_changes(root: Path) -> None:
     on = workflow(root, "wheels")["on"]
     for event in ("push", "pull_request"):

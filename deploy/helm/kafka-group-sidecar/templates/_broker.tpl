@@ -32,12 +32,18 @@ pod's name and the sidecar's port. */}}
       value: CLIENTS://$(POD_NAME).{{ include "sidecar.pods" . }}:{{ .Values.sidecar.port }},INTERNAL://$(POD_NAME).{{ include "sidecar.pods" . }}:9094
     - {name: KAFKA_LISTENER_SECURITY_PROTOCOL_MAP, value: "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"}
     - {name: KAFKA_INTER_BROKER_LISTENER_NAME, value: INTERNAL}
-    {{- $replicas := min 3 (int .Values.brokers.replicas) }}
-    - {name: KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR, value: {{ $replicas | quote }}}
-    - {name: KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR, value: {{ $replicas | quote }}}
-    - {name: KAFKA_TRANSACTION_STATE_LOG_MIN_ISR, value: {{ min 2 $replicas | quote }}}
     - {name: KAFKA_LOG_DIRS, value: /var/lib/kafka/data/log}
-    {{- range $name, $value := .Values.brokers.config }}
+    {{- $replicas := min 3 (int .Values.brokers.replicas) }}
+    {{- $least := min 2 $replicas }}
+    {{- $defaults := dict
+      "KAFKA_DEFAULT_REPLICATION_FACTOR" $replicas
+      "KAFKA_MIN_INSYNC_REPLICAS" $least
+      "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR" $replicas
+      "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR" $least
+      "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR" $replicas
+      "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR" $least
+      "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR" $replicas }}
+    {{- range $name, $value := merge (deepCopy .Values.brokers.config) $defaults }}
     - {name: {{ $name }}, value: {{ $value | quote }}}
     {{- end }}
   ports:
@@ -46,7 +52,7 @@ pod's name and the sidecar's port. */}}
   startupProbe:
     tcpSocket: {port: internal}
     periodSeconds: 2
-    failureThreshold: 150
+    failureThreshold: {{ .Values.brokers.startupFailureThreshold }}
   readinessProbe:
     tcpSocket: {port: internal}
     periodSeconds: 5
