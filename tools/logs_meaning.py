@@ -99,6 +99,7 @@ MEANING: dict[str, str] = {
     "the broker allows no session so long; it is halved": "`group.max.session.timeout.ms` is below `offsets.placeholder_session_timeout_ms`. Make them fit.",
     "the broker does not tell of a group": "Joins wait until the broker that keeps its offsets says whether it has members of it. `debug` for the first seconds. With ACLs, READ of the group is missing.",
     "the broker does not tell its settings; the sidecar's own apply": "With ACLs, DESCRIBE_CONFIGS of the cluster is missing.",
+    "the broker does not tell which groups have settings; the former ones go on": "With ACLs, DESCRIBE_CONFIGS of the cluster is missing.",
     "the broker does not tell its settings of groups; they do not count": "With ACLs, DESCRIBE_CONFIGS of `groups` groups is missing; `group_id` is one.",
     "the coordinator is gone": "Of a front in a process of its own: the other process ended or was cut off. Clients wait; start it.",
     "the fence is not renewed, trying again": "There is time: it is tried four times as often as brokers would forget it. If it stays, look at `__transaction_state`.",

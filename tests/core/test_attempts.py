@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sidecar.core.runtime.commands import Claim, Fence, Stop, Void
-from sidecar.core.runtime.lifecycle import REBUILD_MS, RETRY_MAX_MS, RETRY_MS
+from sidecar.core.runtime.lifecycle import REBUILD_MS, RETRY_MAX_MS, RETRY_MS, Lifecycle
 from sidecar.core.runtime.owner import Owner
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.runtime.turn import Now
@@ -148,3 +148,26 @@ def test_a_fence_is_renewed_only_while_the_partition_is_served(phase: Phase) -> 
     served = phase is Phase.SERVING
     renewed = lifecycle.owner_epoch == 99, lifecycle.fenced_ms == new_owner.at, not lifecycle.renewing
     assert renewed == (served, served, served)
+
+
+def test_a_partition_that_was_served_begins_its_next_takeover_without_a_long_pause() -> None:
+    """Symptom: after one long outage the first failed attempt of each later one, perhaps weeks later, was followed by a
+    pause of two seconds."""
+    one = Lifecycle(0, [])
+    now = Now(0, 0)
+    one.assigned(now, "assigned")
+    for _ in range(2):
+        for _ in range(8):
+            one.failed(one.attempt, "no coordinator", False, now)
+            now = Now(now.mono_ms + RETRY_MAX_MS, 0)
+            one.wake(now)
+        one.fenced(one.attempt, 1, now)
+        one.claimed(one.attempt, 0, now)
+        assert one.replayed(one.attempt, now)
+        one.failed(one.attempt, "fenced", True, now)
+        now = Now(now.mono_ms + REBUILD_MS, 0)
+        one.wake(now)
+        attempt = one.attempt
+        one.failed(attempt, "no coordinator", False, now)
+        one.wake(now := Now(now.mono_ms + RETRY_MS, 0))
+        assert one.attempt == attempt + 1

@@ -46,6 +46,8 @@ class MemberLease:
         self._last_answered = sent
         session = lease_end(sent, self._session_timeout_ms)
         proof = lease_end(self._committed, self._proof_ms)
-        until = min(session, proof, key=lambda end: end.mono_ms)
+        # Of each clock the earlier end: on a paused machine only the wall clock goes on, and a broker on that machine
+        # answers heartbeats, but no commit, from what it remembers.
+        until = Now(min(session.mono_ms, proof.mono_ms), min(session.wall_ms, proof.wall_ms))
         if until.mono_ms > sent.mono_ms:
             self._proved(until)

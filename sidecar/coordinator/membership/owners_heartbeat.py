@@ -48,14 +48,17 @@ class OwnersHeartbeats:
         self._conn: BrokerConnection | None = None
         self._brisk_until_s = 0.0
         self._due = asyncio.Event()
+        self._sent = 0
+        """The number of heartbeats that were sent."""
         self._confirming: list[tuple[int, asyncio.Future[None]]] = []
-        """For each question about the map: when it was asked, and what is done once a later heartbeat answers it."""
+        """For each question about the map: how many heartbeats had been sent when it was asked, and what is done once a
+        later one answers it."""
 
     def confirm_map(self) -> asyncio.Future[None]:
         """Sends a heartbeat now. Done once a broker has answered one that was sent from now on in the generation of the
         map that this sidecar knows: it knew no newer map then."""
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._confirming.append((now().mono_ms, confirmed))
+        self._confirming.append((self._sent, confirmed))
         self._due.set()
         return confirmed
 
@@ -86,6 +89,7 @@ class OwnersHeartbeats:
                 return
             member_id, generation = member
             sent = now()
+            self._sent = number = self._sent + 1
             req = hb.HeartbeatRequest(group_id=self._settings.group_id, generation_id=generation, member_id=member_id)
             timeout_s = self._settings.session_timeout_ms / 2000
             res = await self._conn.request(hb, "Heartbeat", req, timeout_s=timeout_s)
@@ -94,16 +98,16 @@ class OwnersHeartbeats:
             self._close()
             return
         if member == self._ports.member():  # else it has joined again since, and this answer is out of date
-            self._heartbeat_answered(res.error_code, sent)
+            self._heartbeat_answered(res.error_code, sent, number)
 
     def _is_still(self, member_id: str) -> bool:
         member = self._ports.member()
         return member is not None and member[0] == member_id
 
-    def _heartbeat_answered(self, code: int, sent: Now) -> None:
+    def _heartbeat_answered(self, code: int, sent: Now, number: int) -> None:
         if code in (Code.NONE, Code.REBALANCE_IN_PROGRESS):  # in the generation that was sent
             self._lease.answered(sent)
-            self._map_confirmed(sent)
+            self._map_confirmed(number)
             if code == Code.REBALANCE_IN_PROGRESS:
                 self._ports.rebalances()
         elif code == Code.ILLEGAL_GENERATION:
@@ -113,11 +117,11 @@ class OwnersHeartbeats:
         else:
             self._close()
 
-    def _map_confirmed(self, sent: Now) -> None:
+    def _map_confirmed(self, number: int) -> None:
         asked, self._confirming = self._confirming, []
-        for asked_ms, confirmed in asked:
-            if asked_ms > sent.mono_ms:
-                self._confirming.append((asked_ms, confirmed))
+        for sent_before, confirmed in asked:
+            if sent_before >= number:
+                self._confirming.append((sent_before, confirmed))
             elif not confirmed.done():
                 confirmed.set_result(None)
 

@@ -76,7 +76,7 @@ class ClusterWatch:
         self._lacking: dict[str, list[int]] = {}
         """Kind of groups that this sidecar coordinates -> node ids of the sidecars that do not."""
         s, cluster = coordinator.settings, coordinator.cluster
-        self.state_topic = StateTopic(s.topic, control.view.topics, log)
+        self.state_topic = StateTopic(s.topic, control.view.topics, log, settings.metadata_refresh_s)
         coordinator.pin_state_topic(self.state_topic.id)
         coordinator.appender.topic_recreated = lambda: tasks.broken("state topic", self.state_topic.made_anew())
         absence = BrokerAbsence(settings.broker_gone_s, self._withdraw, tasks)

@@ -30,9 +30,9 @@ class LeaseProofs:
         self._service = service
         self._terms = terms
         self._lease_ms = lease_ms
-        self._under_way: set[int] = set()
-        """Identities of the terms whose proofs are being written: a partition's next term writes its own. A missed map
-        begins another set: a proof of before proves nothing any more."""
+        self._under_way: dict[int, Term] = {}
+        """Partition -> its term whose proof is being written: the partition's next term writes its own. A missed map
+        begins another table: a proof of before proves nothing any more."""
         self._in_doubt: dict[int, Term] = {}
         """Partition -> its term, which has not been proved since a map was missed."""
 
@@ -51,17 +51,16 @@ class LeaseProofs:
             return
         for p in self._service.serving():
             term = self._terms.get(p)
-            if term is None or id(term) in self._under_way:
+            if term is None or self._under_way.get(p) is term:
                 continue
             if self._service.owners[p].lease.proved_until.mono_ms <= low_ms:
                 self._write(p, term, lease_end(at, self._lease_ms))
-        self._under_way &= {id(term) for term in self._terms.values()}
 
     def map_missed(self) -> None:
         """Has every partition served here proved by a write that begins now. Each is served again when it is proved;
         the sidecar's lease counts again when all are."""
         self._service.map_missed()
-        self._under_way = set()
+        self._under_way = {}
         self._in_doubt = {p: self._terms[p] for p in self._service.serving() if p in self._terms}
         until = lease_end(now(), self._lease_ms)
         for p, term in list(self._in_doubt.items()):
@@ -79,10 +78,11 @@ class LeaseProofs:
         def committed() -> None:
             if under_way is not self._under_way:
                 return
-            under_way.discard(id(term))
+            if under_way.get(p) is term:
+                del under_way[p]
             self._service.owners[p].proved(term.attempt, until)
             if self._in_doubt.pop(p, None) is not None:
                 self._end_doubt()
 
-        under_way.add(id(term))
+        under_way[p] = term
         term.prove(committed)

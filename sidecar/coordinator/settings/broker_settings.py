@@ -132,9 +132,16 @@ class BrokerSettings:
         """Returns the broker's settings of managed groups. Raises ConnectionLost, TimeoutError, WireError."""
         try:
             listed = await conn.request(lr, "ListConfigResources", lr.ListConfigResourcesRequest([cf.GROUP]), low=1)
-            wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
         except WireError:
             return {}  # a broker that has no settings of groups
+        if listed.error_code != Code.NONE:
+            if self._refused != (text := f"ListConfigResources: {name_of(listed.error_code)}"):
+                self._refused = text
+                self._log.warning(
+                    "the broker does not tell which groups have settings; the former ones go on", error=text
+                )
+            return self.groups
+        wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
         own: Own = {}
         refused: dict[str, int] = {}
         answers: dict[bytes, tuple[Own, dict[str, int]]] = {}

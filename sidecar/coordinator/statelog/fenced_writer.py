@@ -251,6 +251,8 @@ class FencedWriter:
         self._batch.data, self._batch.marker_due, self._claims = b"", False, False
         at = offset
         for entry in sent:
+            if self.stopped:  # what was written before has let a request in, and its turn has broken
+                return
             at += len(entry.records)
             self._ports.written(entry.serial, at - 1 if offset >= 0 else -1)
         self._next()

@@ -36,6 +36,8 @@ RETRIABLE = {
     Code.NOT_COORDINATOR,
     Code.CONCURRENT_TRANSACTIONS,
     Code.REQUEST_TIMED_OUT,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,  # a broker that has just started knows no topics yet
+    Code.TOPIC_AUTHORIZATION_FAILED,  # a right that was taken away may be given back
 }
 RETRY_S = 0.02
 PIECE_RETRY_S = 0.05

@@ -27,7 +27,8 @@ TOPIC = 2
 """The resource type of DescribeConfigs."""
 POLICY, MIN_ISR, UNCLEAN = "cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable"
 LOOKS = 3
-"""Looks in a row without the topic after which it is gone: a broker that has just started may have an old list."""
+"""Looks in a row without the topic after which it is gone: a broker that has just started may have an old list. They
+must take as long as so many regular ones."""
 LOG_AGAIN_S = 60.0
 REMEDIES = {
     Existence.DENIED: "give the sidecar's user its rights at that topic back (`sidecar acls` prints the commands); "
@@ -87,14 +88,17 @@ async def read_configs(cluster: Cluster, topic: str) -> dict[str, str]:
 class StateTopic:
     """The state topic as last seen. `faults`: faults in its settings; `problem`: why it cannot be used now, or ""."""
 
-    def __init__(self, name: str, topics: Iterable[Topic], log: Logger) -> None:
+    def __init__(self, name: str, topics: Iterable[Topic], log: Logger, refresh_s: float) -> None:
+        """`refresh_s`: the interval of the listings; members may ask for others in between."""
         self.faults: list[str] = []
         self.problem = ""
         self._name = name
         self._log = log
         self.id = self._find(topics)
         """Topic id; ZERO_UUID: the topic was made just before the start, and is not listed yet."""
+        self._refresh_s = refresh_s
         self._missing = 0
+        self._missing_since_s = 0.0
         self._end_logged = False
         self._state = Existence.THERE
         self._logged_s = 0.0
@@ -116,13 +120,16 @@ class StateTopic:
             self._is(await ask_for(cluster, self._name, self.id))
             if self._state is Existence.RECREATED:
                 raise self.made_anew()
-            if self._missing >= LOOKS and self.id != ZERO_UUID:
+            missing_s = time.monotonic() - self._missing_since_s
+            if self._missing >= LOOKS and missing_s >= (LOOKS - 1) * self._refresh_s and self.id != ZERO_UUID:
                 raise self._anew("has been deleted")
 
     def _is(self, answer: TopicAnswer) -> None:
         before, self._state, self.problem = self._state, answer.state, answer.problem
-        self._missing = self._missing + 1 if answer.state is Existence.MISSING else 0
         now_s = time.monotonic()
+        self._missing = self._missing + 1 if answer.state is Existence.MISSING else 0
+        if self._missing == 1:
+            self._missing_since_s = now_s
         if answer.state is not Existence.THERE and (
             before is not answer.state or now_s - self._logged_s >= LOG_AGAIN_S
         ):

@@ -66,7 +66,7 @@ class Lifecycle:
         if attempt != self.attempt or self.phase is not Phase.REPLAYING:
             return False
         self._go("replayed")
-        self.problem = ""
+        self.problem, self._pause_ms = "", RETRY_MS
         self.served_ms = now.mono_ms
         return True
 

@@ -12,6 +12,8 @@ import pytest
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.membership.lease_commit import LeaseCommits
+from sidecar.coordinator.membership.member_lease import MemberLease
+from sidecar.core.runtime.lease import Lease
 from sidecar.core.runtime.turn import Now
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka.cluster import Cluster
@@ -224,3 +226,18 @@ def test_what_is_assigned_to_a_member_that_was_lost_meanwhile_does_not_count() -
         await until(lambda: len(one.assigned) > known)
 
     run(test)
+
+
+def test_after_a_pause_of_the_machine_heartbeats_alone_prove_nothing() -> None:
+    """Symptom: a machine with a sidecar and the coordinator of the owners' group stood still for a minute, and only the
+    wall clock went on. Others had taken over, but heartbeats answered from memory made the lease valid again."""
+    lease = Lease()
+    member = MemberLease(6_000, 15_000, lambda until: lease.extended(until.mono_ms, until.wall_ms))
+    member.answered(Now(1_000, 0), written=True)
+    member.answered(Now(2_000, 1_000))
+    assert lease.valid(Now(2_100, 1_100))
+    for at_ms in range(2_200, 10_000, 500):
+        member.answered(Now(at_ms, 60_000 + at_ms))
+        assert not lease.valid(Now(at_ms + 1, 60_000 + at_ms + 1))
+    member.answered(Now(10_000, 70_000), written=True)
+    assert lease.valid(Now(10_001, 70_001))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from sidecar.coordinator.clock import now
+from sidecar.coordinator.membership.owners_heartbeat import HeartbeatPorts, OwnersHeartbeats
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from tests.coordinator.membership.test_owners_group import SETTINGS, Make, Sidecar, agree, run
+from tests.inprocess import clock
 from tests.inprocess.broker import FakeBrokers
-from tests.inprocess.embedded_sidecar import until
+from tests.inprocess.embedded_sidecar import Lines, until
 from tests.inprocess.faults import Fault
 
 
@@ -173,3 +177,28 @@ def test_a_heartbeat_of_before_the_question_does_not_confirm_the_map() -> None:
         await confirmed
 
     run(test)
+
+
+def test_a_heartbeat_of_the_same_millisecond_that_was_sent_before_confirms_no_map() -> None:
+    async def main() -> None:
+        answer = asyncio.get_running_loop().create_future()
+
+        async def request(*given: Any, **more: Any) -> Any:
+            await answer
+            return SimpleNamespace(error_code=Code.NONE)
+
+        settings: Any = SimpleNamespace(heartbeat_ms=500, session_timeout_ms=6000, group_id="g")
+        lease: Any = SimpleNamespace(answered=lambda sent: None)
+        ports = HeartbeatPorts(lambda: ("m", 5), lambda: None, lambda why: None)
+        beats = OwnersHeartbeats(cast(Any, None), settings, lease, ports, Lines())
+        beats._conn = cast(Any, SimpleNamespace(closed=False, request=request, close=lambda: None))
+        first = asyncio.create_task(beats._beat("m", 5))
+        await asyncio.sleep(0)
+        confirmed = beats.confirm_map()
+        answer.set_result(None)
+        await first
+        assert not confirmed.done()
+        await beats._beat("m", 5)
+        assert confirmed.done()
+
+    clock.run(main())

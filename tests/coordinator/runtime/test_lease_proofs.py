@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +14,9 @@ from sidecar.coordinator.runtime import coordinator as module
 from sidecar.coordinator.runtime.lease_proofs import LeaseProofs
 from sidecar.coordinator.statelog import fence as fence_module
 from sidecar.coordinator.statelog import fenced_writer as writer_module
+from sidecar.coordinator.statelog.term import Term, Terms
+from sidecar.core.runtime import lease as lease_module
+from sidecar.core.runtime.lease import PartitionLease
 from sidecar.core.runtime.phases import Phase
 from sidecar.core.vocabulary.errors import Code
 from sidecar.link.messages import Lease
@@ -225,5 +229,71 @@ def test_a_proof_counts_from_when_its_write_began() -> None:
         await until(lambda: slow.met and all(o.lease.proved_until.mono_ms for o in sidecar.service.owners))
         assert now().mono_ms >= asked_ms + 90
         assert all(o.lease.proved_until.mono_ms <= began_ms + LEASE_MS for o in sidecar.service.owners)
+
+    run(test)
+
+
+def test_a_lost_proof_keeps_no_later_term_from_its_own() -> None:
+    """Symptom: a term that ended with its proof was remembered by its address, and a later term at the same address was
+    never proved."""
+
+    class Writer:
+        stopped = False
+
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+
+        def append(self, records: object, serial: int) -> None:
+            proved.append(self.partition)
+
+        def stop(self) -> None:
+            pass
+
+    proved: list[int] = []
+    lease, partitions = lease_module.Lease(), range(25)
+    owners = [SimpleNamespace(partition=p, lease=PartitionLease(lease), proved=lambda a, u: None) for p in partitions]
+    service = SimpleNamespace(lease=lease, owners=owners, serving=lambda: list(partitions))
+    terms = Terms()
+    proofs = LeaseProofs(cast(Any, service), terms, 15_000)
+    for attempt in (1, 2):
+        for p in partitions:
+            terms[p] = Term(attempt, cast(Any, Writer(p)))
+        lease.lost()
+        proved.clear()
+        proofs.look()
+        assert proved == list(partitions)
+        for p in partitions:
+            terms.pop(p).stop()  # the proofs are lost
+        lease.extended(now().mono_ms + 60_000)
+        proofs.look()
+
+
+def test_a_turn_that_breaks_between_a_write_and_a_proof_of_one_batch_ends_its_partition_only() -> None:
+    """Symptom: the write answered a client, whose next request broke its turn and ended the term; then the proof was
+    told to no term, and the whole coordinator ended."""
+
+    async def test(sidecar: EmbeddedSidecar, proofs: LeaseProofs) -> None:
+        client, group_id, epoch = await member(sidecar)
+        term = sidecar.coordinator.takeovers.terms[0]
+        slow = sidecar.brokers.faults.delay(Api.PRODUCE, 0.2)
+        term.prove(lambda: None)
+        await until(lambda: slow.met)
+        client.post(beat(group_id, "m1", -1), 1)
+        await turns()
+        term.prove(lambda: None)
+        shard = sidecar.service.owners[0].shard
+        assert shard is not None
+        handle = shard.handle
+
+        def broken(event: Any, token: int, at: Any) -> Any:
+            if getattr(event, "member_id", "") == "breaks":
+                raise ZeroDivisionError
+            return handle(event, token, at)
+
+        shard.handle = broken  # type: ignore[method-assign, assignment]
+        client.post(beat(group_id, "breaks", epoch), 1)
+        await until(lambda: sidecar.service.owners[0].attempt > term.attempt)
+        await until(lambda: sidecar.service.owners[0].phase is Phase.SERVING)
+        assert not sidecar.tasks.failed.done()
 
     run(test)

@@ -268,6 +268,22 @@ def test_settings_of_groups_that_the_broker_keeps_to_itself_are_said_once() -> N
     run(test)
 
 
+def test_settings_of_groups_go_on_while_the_broker_does_not_list_them() -> None:
+    """Symptom: a refused listing counted as one without groups, and all groups had the broker's defaults."""
+
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        sidecar.brokers.group_settings["g"] = {HEARTBEAT: "6000"}
+        await sidecar.configs.refresh(sidecar.cluster)
+        sidecar.brokers.faults.fail(Api.LIST_CONFIG_RESOURCES, Code.CLUSTER_AUTHORIZATION_FAILED, 2)
+        for _ in range(2):
+            assert not await sidecar.configs.refresh(sidecar.cluster)
+        assert config(sidecar).heartbeat_interval_ms == 6_000
+        told = "the broker does not tell which groups have settings; the former ones go on"
+        assert sidecar.lines.events("warning") == [told]
+
+    run(test)
+
+
 def test_a_broker_without_settings_of_groups_is_fine() -> None:
     async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         del sidecar.brokers.versions[Api.LIST_CONFIG_RESOURCES]

@@ -200,6 +200,19 @@ def test_a_step_of_a_transaction_whose_answer_was_lost_is_asked_again(api: Api, 
     writing.run(test, batch_bytes=240)
 
 
+@pytest.mark.parametrize("code", [Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED])
+def test_what_a_coordinator_of_transactions_does_not_know_or_allow_yet_is_asked_again(code: Code) -> None:
+    """As plain appends do."""
+
+    async def test(b: Bench) -> None:
+        b.brokers.faults.fail(Api.ADD_PARTITIONS_TO_TXN, code, times=3)
+        b.append(1, count=9)
+        await until(lambda: bool(b.written or b.failed))
+        assert b.written and not b.failed
+
+    writing.run(test, batch_bytes=240)
+
+
 @pytest.mark.parametrize("done", [False, True])
 def test_a_batch_of_a_transaction_whose_answer_was_lost_is_in_the_log_once(done: bool) -> None:
     async def test(b: Bench) -> None:

@@ -24,6 +24,7 @@ NAME = "__group_state"
 FIRST = Topic(bytes([1] * 16), NAME, ((),))
 AGAIN = Topic(bytes([2] * 16), NAME, ((),))
 OTHER = Topic(bytes([3] * 16), "orders", ((),))
+REFRESH_S = 2.0
 GONE = Topic(bytes([4] * 16), "payments", ((),))
 
 
@@ -40,12 +41,12 @@ class WatchBench:
         self.brokers = FakeBrokers(nodes=(1, 2), partitions=1)
         self.cluster = FakeCluster(self.brokers)
         self.brokers.topics[NAME].topic_id = FIRST.id
-        self.watch = StateTopic(NAME, first, self.lines)
+        self.watch = StateTopic(NAME, first, self.lines, REFRESH_S)
 
     async def look(self, *topics: Topic, times: int = 1) -> None:
         for _ in range(times):
             await self.watch.look(topics, self.cluster)
-            await pass_s(2)
+            await pass_s(REFRESH_S)
 
     def delete_topic(self) -> None:
         del self.brokers.topics[NAME]
@@ -96,7 +97,7 @@ def test_so_does_one_that_is_not_listed_but_has_another_id() -> None:
 def test_it_is_said_once_however_many_writers_find_out() -> None:
     """Symptom: 34 lines in one second, one for each partition that had something to write."""
     lines = Lines()
-    watch = StateTopic(NAME, [FIRST], lines)
+    watch = StateTopic(NAME, [FIRST], lines, REFRESH_S)
     assert [str(watch.made_anew()) for _ in range(3)] == [str(watch.made_anew())] * 3
     assert len(lines.events("error")) == 1
 
@@ -112,6 +113,22 @@ def test_a_topic_that_is_gone_is_looked_for_again_before_that() -> None:
         assert b.watch.problem == "" and b.lines.events("info") == ["the state topic is there again"]
         b.delete_topic()
         await b.look(OTHER, times=LOOKS - 1)
+        with pytest.raises(StartAnew, match="has been deleted"):
+            await b.look(OTHER)
+
+    play(test, FIRST)
+
+
+def test_looks_on_demand_do_not_make_a_broker_that_has_just_started_right() -> None:
+    """Symptom: members asked for unknown topics at a broker that listed nothing yet, and after 0.2 s the coordinator
+    started anew."""
+
+    async def test(b: WatchBench) -> None:
+        b.delete_topic()
+        for _ in range(10 * LOOKS):
+            await b.watch.look([OTHER], b.cluster)
+            await pass_s(0.1)
+        await pass_s(REFRESH_S)
         with pytest.raises(StartAnew, match="has been deleted"):
             await b.look(OTHER)
 
@@ -196,7 +213,7 @@ def test_topics_that_may_not_be_described_any_more_are_kept_as_they_were() -> No
 
 
 def test_a_log_that_has_lost_records_is_another_one() -> None:
-    assert "lost records of partition 3" in str(StateTopic(NAME, [FIRST], Lines()).went_back(3))
+    assert "lost records of partition 3" in str(StateTopic(NAME, [FIRST], Lines(), REFRESH_S).went_back(3))
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
@@ -214,7 +231,7 @@ def test_what_one_broker_can_lose_is_a_fault_where_there_are_more() -> None:
 def test_faults_are_told_once_and_when_they_are_over() -> None:
     async def test() -> None:
         brokers, lines = FakeBrokers(nodes=(1, 2), partitions=1), Lines()
-        cluster, watch = FakeCluster(brokers), StateTopic(NAME, [FIRST], lines)
+        cluster, watch = FakeCluster(brokers), StateTopic(NAME, [FIRST], lines, REFRESH_S)
         cluster.bootstrap = [("b1", 9092), ("b2", 9092)]
         brokers.settings["cleanup.policy"] = ("delete", 1)
         for _ in range(2):
