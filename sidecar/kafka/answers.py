@@ -3,6 +3,9 @@ broken broker leaves out is an answer that cannot be read, and no bug of theirs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from sidecar.wire.primitives import WireError
 
 ANSWERED_BY = {
@@ -18,18 +21,19 @@ INNER = {"topics": ("partitions", "partitions"), "v3_and_below_topics": ("partit
 
 def check_answers(name: str, req: object, res: object) -> None:
     """Raises WireError if the response has fewer groups, topics, partitions or resources than the request, and no error
-    code for all of them."""
-    if getattr(res, "error_code", 0):
-        return
-    for asked, answered in ANSWERED_BY.items():
-        wanted, given = getattr(req, asked, None), getattr(res, answered, None)
-        if not wanted or given is None:
-            continue
-        missing = len(given) < len(wanted)
-        if isinstance(wanted[0], str):
-            missing = not {g.group_id for g in given}.issuperset(wanted)
-        inner, answered_inner = INNER.get(asked, ("", ""))
-        if getattr(wanted[0], inner, None):
-            missing = missing or not all(getattr(t, answered_inner) for t in given)
-        if missing:
-            raise WireError(f"{name}: the broker does not answer for all {asked}")
+    code for all of them. A request may have lists of several versions, of which one was sent."""
+    lists = [(asked, wanted) for asked in ANSWERED_BY if (wanted := getattr(req, asked, None))]
+    if lists and not getattr(res, "error_code", 0) and all(_lacks(res, asked, wanted) for asked, wanted in lists):
+        raise WireError(f"{name}: the broker does not answer for all {' or '.join(asked for asked, _ in lists)}")
+
+
+def _lacks(res: object, asked: str, wanted: Sequence[Any]) -> bool:
+    given = getattr(res, ANSWERED_BY[asked], None)
+    if given is None:
+        return False
+    if isinstance(wanted[0], str):
+        return not {g.group_id for g in given}.issuperset(wanted)
+    inner, answered_inner = INNER.get(asked, ("", ""))
+    if getattr(wanted[0], inner, None) and not all(getattr(t, answered_inner) for t in given):
+        return True
+    return len(given) < len(wanted)

@@ -141,3 +141,16 @@ def test_an_error_for_the_whole_request_is_an_answer() -> None:
     topic = of.OffsetFetchRequestTopic("t", [0])
     refused = of.OffsetFetchResponse(error_code=Code.NOT_COORDINATOR)
     check_answers("OffsetFetch", of.OffsetFetchRequest("g", topics=[topic]), refused)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_request_may_have_the_lists_of_several_versions(several: bool) -> None:
+    topics = [of.OffsetFetchRequestTopic("t", [0])]
+    req = of.OffsetFetchRequest("g", topics=topics, groups=[of.OffsetFetchRequestGroup("g", topics=None)])
+    answer = of.OffsetFetchResponse(groups=[of.OffsetFetchResponseGroup("g")])
+    if not several:
+        partitions = [of.OffsetFetchResponsePartition()]
+        answer = of.OffsetFetchResponse(topics=[of.OffsetFetchResponseTopic("t", partitions)])
+    check_answers("OffsetFetch", req, answer)
+    with pytest.raises(WireError):
+        check_answers("OffsetFetch", req, of.OffsetFetchResponse())
