@@ -13,6 +13,7 @@ from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.drill.local import Broker, LocalKafka
 from sidecar.drill.members import ClassicSpeaker, ConsumerSpeaker
+from sidecar.drill.processes import wait_until
 from sidecar.kafka.cluster import Cluster
 from sidecar.wire.generated import describe_groups as dg
 from tests.clients.ground import ENV
@@ -89,15 +90,13 @@ def test_a_group_that_nobody_manages_has_one_coordinator(mixed: LocalKafka) -> N
             assert asyncio.run(heartbeats_until(through, member, Code.NONE)) == []
 
 
-async def placeholder_is_there(node: Broker, group: str) -> None:
-    """Returns when the broker's group of this name has its member: a heartbeat's answer does not wait for it."""
+async def state_at(node: Broker, group: str) -> str:
+    """Returns the state of the broker's own group of this name."""
     cluster = cluster_of(node)
-    conn, state = await cluster.coordinator(group, 0), ""
-    while state != "Stable":
-        await asyncio.sleep(0.05)
-        (g,) = (await conn.request(dg, "DescribeGroups", dg.DescribeGroupsRequest(groups=[group]))).groups
-        state = g.group_state
+    conn = await cluster.coordinator(group, 0)
+    (g,) = (await conn.request(dg, "DescribeGroups", dg.DescribeGroupsRequest(groups=[group]))).groups
     cluster.close()
+    return str(g.group_state)
 
 
 def test_a_managed_group_has_two_where_its_broker_has_no_sidecar(mixed: LocalKafka) -> None:
@@ -105,10 +104,11 @@ def test_a_managed_group_has_two_where_its_broker_has_no_sidecar(mixed: LocalKaf
     group = led_by(mixed, 2, "managed-apart")
     assert asyncio.run(coordinators(mixed, group)) == [1, 2]
 
+    inside = ConsumerSpeaker(group)
+    asyncio.run(heartbeats_until(mixed.nodes[0], inside, Code.NONE))
+    wait_until("the placeholder", lambda: asyncio.run(state_at(mixed.nodes[1], group)) == "Stable", 20)
+
     async def both() -> None:
-        inside = ConsumerSpeaker(group)
-        await heartbeats_until(mixed.nodes[0], inside, Code.NONE)
-        await asyncio.wait_for(placeholder_is_there(mixed.nodes[1], group), 20)
         await heartbeats_until(mixed.nodes[1], ClassicSpeaker(group), Code.INCONSISTENT_GROUP_PROTOCOL)
         await heartbeats_until(mixed.nodes[1], ConsumerSpeaker(group), Code.GROUP_ID_NOT_FOUND)
         assert await heartbeats_until(mixed.nodes[0], inside, Code.NONE) == []
