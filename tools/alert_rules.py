@@ -377,7 +377,7 @@ AUDIT = [
         "10m",
         "warning",
         "The audit does not run, or its last batches failed.",
-        # It dies with each batch, and is started again each time.
+        # The audit dies with each batch, and is started again each time.
         {
             f"group_state_audit_up{{{AUDIT_JOB},{A}}}": " ".join(["0 _"] * 100),
             f"up{{{AUDIT_JOB},{A}}}": " ".join(["1 0"] * 100),
