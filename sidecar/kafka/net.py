@@ -218,7 +218,7 @@ class BrokerConnection(asyncio.Protocol):
         such as "JoinGroup". Raises WireError also for a response that leaves something out."""
         version, flexible, raw = await self.exchange(module, name, req, high, timeout_s, low)
         res = _decoded(module, name, version, flexible, raw)
-        check_answers(name, req, res)
+        check_answers(name, version, req, res)
         self._security.answered(name, req, res)
         return res
 
