@@ -192,7 +192,8 @@ class BrokerConnection(asyncio.Protocol):
             return
         held, self._held = self._held or [], None
         for frame, correlation, future in held:
-            self._write(frame, correlation, future)
+            if not future.done():  # nobody waits any more for what it asks for
+                self._write(frame, correlation, future)
 
     def version(self, api_key: int, low: int, high: int) -> int:
         """Returns the newest version that both sides know. Raises WireError if there is none."""

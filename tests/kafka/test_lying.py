@@ -15,6 +15,7 @@ from sidecar.wire.generated import find_coordinator as fc
 from sidecar.wire.generated import sasl_authenticate as sa
 from sidecar.wire.generated import sasl_handshake as sh
 from tests.inprocess import clock
+from tests.inprocess.embedded_sidecar import until
 
 KNOWN = av.ApiVersionsResponse(api_keys=[av.ApiVersion(10, 0, 4), av.ApiVersion(18, 0, 3)]).encode(3)
 ASK = fc.FindCoordinatorRequest(coordinator_keys=["g"])
@@ -153,6 +154,43 @@ def test_a_broker_whose_proof_is_none_is_refused(first: bytes, final: bytes, aga
                 await asyncio.wait_for(BrokerConnection.open(host, port, "c", security=security), 1)
             why = str(refused.value)
         assert why and ("100,000 iterations" in why) is first.endswith((b"100000", b"99999")), "they hold the loop"
+        server.close()
+
+    clock.run(main())
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent_after_the_client_has_authenticated_again() -> None:
+    """Symptom: the fence of an attempt that had ended shut out the sidecar that owned the partition by then."""
+    security = Security("SASL_PLAINTEXT", "PLAIN", "u", "p")
+    kinds: list[int] = []
+    go_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while len(kinds) < 4:
+            request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            kinds.append(int.from_bytes(request[:2], "big"))
+            correlation = int.from_bytes(request[4:8], "big")
+            if kinds[-1] == 17:
+                await go_on.wait()
+            answers = {18: SASL, 17: sh.SaslHandshakeResponse(mechanisms=["PLAIN"]).encode(1)}
+            frame = response_frame(correlation, False, answers.get(kinds[-1], b""))
+            writer.write(proof(correlation, b"") if kinds[-1] == 36 else frame)
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+        _, conn = await asyncio.get_running_loop().create_connection(
+            lambda: BrokerConnection("c", security=security), host, port
+        )
+        await conn._negotiate()
+        conn._authenticate_again()
+        await until(lambda: kinds[-1] == 17)
+        left, waits = (conn._send(18, 3, av.ApiVersionsRequest().encode(3), True) for _ in range(2))
+        left.cancel()
+        go_on.set()
+        await asyncio.wait_for(waits, 1)
+        assert kinds == [18, 17, 36, 18]
+        conn.close()
         server.close()
 
     clock.run(main())

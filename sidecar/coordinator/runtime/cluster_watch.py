@@ -81,7 +81,9 @@ class ClusterWatch:
         coordinator.appender.topic_recreated = lambda: tasks.broken("state topic", self.state_topic.made_anew())
         absence = BrokerAbsence(settings.broker_gone_s, self._withdraw, tasks)
         coordinator.broker_silence = absence.silence
-        self._leaders = LeaderWatch(tuple(leaders), s.topic, settings.follow_leader_s, cluster, log)
+        self._leaders = LeaderWatch(
+            tuple(leaders), coordinator.requests.read_index.leaders, settings.follow_leader_s, cluster, log
+        )
 
         async def append(partition: int, records: list[Encoded]) -> None:
             await append_unfenced(cluster, coordinator.appender, state, s.topic, partition, records, ENROL_S)

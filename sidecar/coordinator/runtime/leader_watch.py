@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Set
 
-from sidecar.coordinator.membership.leader_cache import Leaders
 from sidecar.coordinator.membership.owners_protocol import Assignment
 from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.kafka.cluster import Cluster, ClusterView
+from sidecar.kafka.leaders import Leaders
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Logger
 
@@ -17,15 +17,15 @@ GONE_S = 5.0
 
 
 class LeaderWatch:
-    """Watches the leaders. `leaders`: those of `__consumer_offsets` at the start; `follow_leader_s`: ownership follows
-    a leader that has led for this time, if the sidecar beside it has been a member for as long."""
+    """Watches the leaders. `leaders`: those of `__consumer_offsets` at the start; `state`: those of the
+    state topic; `follow_leader_s`: ownership follows a leader that has led for this time, if the sidecar beside it has
+    been a member for as long."""
 
     def __init__(
-        self, leaders: tuple[int, ...], state_topic: str, follow_leader_s: float, cluster: Cluster, log: Logger
+        self, leaders: tuple[int, ...], state: Leaders, follow_leader_s: float, cluster: Cluster, log: Logger
     ) -> None:
         self._offsets = Leaders(OFFSETS, leaders)
-        self._state = Leaders(state_topic)
-        self._state_topic = state_topic
+        self._state = state
         self._follow_leader_s = follow_leader_s
         self._cluster = cluster
         self._log = log
@@ -67,7 +67,7 @@ class LeaderWatch:
     async def ask(self) -> ClusterView:
         """Asks any broker for the leaders. Returns an empty view if none answers."""
         try:
-            return await self._cluster.refresh([OFFSETS, self._state_topic])
+            return await self._cluster.refresh([OFFSETS, self._state.topic])
         except NO_ANSWER as exc:
             self._log.debug("leaders not refreshed", problem=str(exc) or "timed out")
             return ClusterView()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from sidecar.coordinator.statelog.batch_under_way import NO_LEADER, BatchUnderWay
 from sidecar.coordinator.statelog.fence import Fence, Producer
@@ -84,7 +85,7 @@ class FencedWriter:
         self._batch = BatchUnderWay(write_timeout_s, batch_bytes)
         self._queue: list[_Entry] = []
         self._sending: list[_Entry] = []
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._claims = True
         """Whether no append is written yet: the claim comes first."""
 
@@ -97,9 +98,19 @@ class FencedWriter:
         return bool(self._queue or self._sending)
 
     async def init(self) -> None:
-        """Takes the fence, which shuts out all earlier writers. Raises WriteLost with the reason if that fails."""
+        """Takes the fence, which shuts out all earlier writers. Raises WriteLost with the reason if that fails or the
+        writer is stopped: a request that still waits then is not sent, as it would shut out a later writer."""
         fence = Fence(self._cluster, self.place, self._leader.partition, lambda: self.stopped)
-        self.producer = await fence.take()
+        self._task = taking = asyncio.ensure_future(fence.take())
+        try:
+            self.producer = await taking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.stopped or (task is not None and task.cancelling()):
+                raise
+            raise WriteLost("stopped") from None
+        finally:
+            self._task = None
 
     def append(self, records: Sequence[Encoded], serial: int) -> None:
         """Queues records, which are committed together, after all earlier ones."""

@@ -15,6 +15,7 @@ from sidecar.coordinator.statelog.topic_watch import MIN_ISR, read_configs
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
+from sidecar.kafka.leaders import UNKNOWN, Leaders
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.link.ports import Tasks
 from sidecar.wire.generated import list_offsets as lo
@@ -37,7 +38,10 @@ class ReadIndex:
         self._state = state
         self._within_s = within_s
         self._tasks = tasks
-        self._leaders: tuple[int, ...] = ()
+        self.leaders = Leaders(topic)
+        """The newest known leaders of the state topic. Whoever hears of them in another way has them taken in, too."""
+        self._doubted = True
+        """Whether brokers are asked for the leaders before the next question."""
         self._asking: set[int] = set()
         self._waiting: dict[int, list[asyncio.Future[int]]] = {}
         """Partition -> questions since its leader was last asked."""
@@ -86,14 +90,17 @@ class ReadIndex:
         """Returns an offset before which all acknowledged records are. Raises ConnectionLost, TimeoutError,
         WireError."""
         try:
-            if partition >= len(self._leaders):
-                self._leaders = (await self._cluster.refresh([self._topic])).leaders.get(self._topic, ())
-            leader = self._leaders[partition] if partition < len(self._leaders) else -1
-            if leader < 0:
+            if self._doubted or partition >= len(self.leaders.epochs):
+                self.leaders.take(await self._cluster.refresh([self._topic]))
+                self._doubted = False
+            leader, epoch = UNKNOWN, UNKNOWN
+            if partition < len(self.leaders.epochs):
+                leader, epoch = self.leaders.now[partition], self.leaders.epochs[partition]
+            if leader == UNKNOWN:
                 raise ConnectionLost(f"{self._topic}-{partition} has no leader")
-            return await self._asked(leader, partition, LEADER_ONLY)
+            return await self._asked(leader, partition, LEADER_ONLY, epoch)
         except NO_ANSWER:
-            self._leaders = ()
+            self._doubted = True
             return await self._of_replicas(partition)
 
     async def _of_replicas(self, partition: int) -> int:
@@ -115,9 +122,10 @@ class ReadIndex:
         except NO_ANSWER:
             return None
 
-    async def _asked(self, node: int, partition: int, replica_id: int) -> int:
-        """Returns the end of the partition's log at this broker. Raises ConnectionLost, TimeoutError, WireError."""
-        wanted = [lo.ListOffsetsPartition(partition, timestamp=LATEST)]
+    async def _asked(self, node: int, partition: int, replica_id: int, epoch: int = UNKNOWN) -> int:
+        """Returns the end of the partition's log at this broker. With a leader epoch, a leader that was replaced and
+        has not heard of it refuses to answer (KIP-320). Raises ConnectionLost, TimeoutError, WireError."""
+        wanted = [lo.ListOffsetsPartition(partition, epoch, LATEST)]
         req = lo.ListOffsetsRequest(replica_id=replica_id, topics=[lo.ListOffsetsTopic(self._topic, wanted)])
         async with asyncio.timeout(ANSWER_S):
             conn = await self._cluster.lane(node, Lane.LOG_ENDS)

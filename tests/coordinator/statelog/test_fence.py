@@ -81,6 +81,21 @@ def test_a_coordinator_that_loads_is_not_looked_for_again() -> None:
     assert brokers.count(Api.FIND_COORDINATOR) == 1 + 4
 
 
+def test_a_writer_that_is_stopped_waits_for_no_fence() -> None:
+    """A request that still waits on its connection would shut a later writer out."""
+
+    async def main() -> None:
+        bench = Bench(FakeBrokers())
+        still = bench.brokers.faults.hang(Api.INIT_PRODUCER_ID)
+        attempt = asyncio.ensure_future(bench.writer.init())
+        await until(lambda: still.met == 1)
+        bench.writer.stop()
+        with pytest.raises(WriteLost, match="stopped"):
+            await asyncio.wait_for(attempt, 0.1)
+
+    clock.run(main())
+
+
 def test_a_coordinator_that_stands_still_is_left_when_another_one_has_its_office(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

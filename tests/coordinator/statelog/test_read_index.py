@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from sidecar.coordinator.statelog.read_index import acknowledged_before
+from sidecar.coordinator.statelog import read_index
+from sidecar.coordinator.statelog.read_index import ReadIndex, acknowledged_before
 from sidecar.core.runtime.events import Answer
 from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.errors import Code
 from sidecar.core.vocabulary.group_config import GROUP
+from sidecar.core.vocabulary.topics import Topic
+from sidecar.kafka.cluster import ClusterView, ConnectionLost
+from sidecar.kafka.lanes import Lane
 from sidecar.link.messages import AlterSettings, CheckGroupIsBrokers, Reply, Request, SettingChange
 from sidecar.wire.apis import Api
+from sidecar.wire.generated import list_offsets as lo
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
 
@@ -96,6 +102,55 @@ def test_a_leader_that_has_moved_is_looked_for() -> None:
         assert (await front.reply(1)).code == Code.NONE and refused.met == 8
 
     run(test)
+
+
+class CutOff:
+    """Brokers 1 and 2, of which 1 led the partition in epoch 3, has not heard of a later one, and still answers."""
+
+    asked: tuple[int, int] = (-1, -1)
+    """The broker that was asked last, and the leader epoch in the question."""
+
+    async def refresh(self, topics: list[str]) -> ClusterView:
+        return leads(1, 3)
+
+    async def lane(self, node: int, lane: Lane) -> Any:
+        async def request(module: Any, name: str, req: lo.ListOffsetsRequest, **how: Any) -> lo.ListOffsetsResponse:
+            self.asked = node, req.topics[0].partitions[0].current_leader_epoch
+            code = Code.UNKNOWN_LEADER_EPOCH if self.asked[1] > {1: 3, 2: 4}[node] else Code.NONE
+            part = lo.ListOffsetsPartitionResponse(0, code, offset=10 * node)
+            return lo.ListOffsetsResponse(topics=[lo.ListOffsetsTopicResponse("t", [part])])
+
+        return SimpleNamespace(request=request)
+
+    async def replicas(self, topic: str) -> list[tuple[int, ...]]:
+        raise ConnectionLost("the replicas are asked")
+
+
+def leads(node: int, epoch: int) -> ClusterView:
+    return ClusterView(leaders={"t": (node,)}, epochs={"t": (epoch,)}, topics=(Topic(b"t" * 16, "t", ((),)),))
+
+
+def test_a_leader_that_was_replaced_vouches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: an old leader, cut off from the controller and its followers, told its old high watermark for ever."""
+
+    async def no_configs(cluster: Any, topic: str) -> dict[str, str]:
+        return {}
+
+    monkeypatch.setattr(read_index, "read_configs", no_configs)
+
+    async def test() -> None:
+        brokers = CutOff()
+        index = ReadIndex(cast(Any, brokers), "t", cast(Any, None), 1.0, cast(Any, None))
+        assert (await index._end_of_log(0), brokers.asked) == (10, (1, 3))
+        index.leaders.take(leads(2, 4))
+        assert (await index._end_of_log(0), brokers.asked) == (20, (2, 4))
+        index.leaders.take(leads(1, 5))
+        for _ in range(2):  # the second time it has asked for the leaders, and got the old one
+            with pytest.raises(ConnectionLost, match="the replicas are asked"):
+                await index._end_of_log(0)
+            assert brokers.asked == (1, 5)
+
+    clock.run(test())
 
 
 @pytest.mark.parametrize(

@@ -292,8 +292,13 @@ def _offset(ctx: Context, topic: str, p: lo.ListOffsetsPartition, anyone: bool) 
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.TOPIC_AUTHORIZATION_FAILED)
     if node.image.partition(topic, p.partition_index) is None:
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.UNKNOWN_TOPIC_OR_PARTITION)
-    replica = node.replica(topic, p.partition_index, anyone)
-    if replica is None:
+    replica = node.replica(topic, p.partition_index, True)
+    if replica is not None and p.current_leader_epoch not in (-1, replica.state.leader_epoch):
+        newer = p.current_leader_epoch > replica.state.leader_epoch
+        return lo.ListOffsetsPartitionResponse(
+            p.partition_index, Err.UNKNOWN_LEADER_EPOCH if newer else Err.FENCED_LEADER_EPOCH
+        )
+    if replica is None or not (replica.leads or anyone):
         return lo.ListOffsetsPartitionResponse(p.partition_index, Err.NOT_LEADER_OR_FOLLOWER)
     log, mark = replica.log, replica.log.end if anyone else replica.high_watermark
     if p.timestamp in (-1, -2):

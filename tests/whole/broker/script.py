@@ -269,10 +269,10 @@ class DataSide:
         return [(c.key == self.group, c.node_id, c.error_code) for c in res.coordinators]
 
     async def do_ends(self, member: str) -> list[tuple[int, int, int]]:
-        """As a consumer asks, and as one that followers answer, too."""
+        """As a consumer asks, and as one that followers answer, too; and with leader epochs."""
         told = []
-        for replica_id in (-1, -2):
-            parts = [lo.ListOffsetsPartition(i, -1, -1) for i in (0, 1, 9)]
+        for replica_id, epoch in ((-1, -1), (-2, -1), (-1, 0), (-1, 7), (-2, 7)):
+            parts = [lo.ListOffsetsPartition(i, epoch, -1) for i in (0, 1, 9)]
             req = lo.ListOffsetsRequest(replica_id, 0, [lo.ListOffsetsTopic(self.topic(member), parts)])
             res = await self.ask(lo, "ListOffsets", req, 7)
             told += sorted((p.partition_index, p.error_code, p.offset) for t in res.topics for p in t.partitions)

@@ -10,28 +10,29 @@ UNKNOWN = -1
 
 
 class Leaders:
-    """`now`: the leaders' node ids by partition, -1 where there is none."""
+    """`now`: the leaders' node ids by partition, -1 where there is none; `epochs`: their leader epochs, -1 where they
+    are not known, none before the first view."""
 
     def __init__(self, topic: str, now: tuple[int, ...] = ()) -> None:
+        self.topic = topic
         self.now = now
-        self._topic = topic
+        self.epochs: tuple[int, ...] = ()
         self._id = b""
-        self._epochs: tuple[int, ...] = ()
 
     def take(self, view: ClusterView) -> bool:
         """Merges the view's leaders, and returns whether the view has the topic. A topic id or a number of partitions
         that differs means another topic of this name, whose leaders replace all that were known."""
-        leaders, epochs = view.leaders.get(self._topic, ()), view.epochs.get(self._topic, ())
+        leaders, epochs = view.leaders.get(self.topic, ()), view.epochs.get(self.topic, ())
         if not leaders:
             return False
-        topic_id = next((t.id for t in view.topics if t.name == self._topic), b"")
-        if topic_id == self._id and len(epochs) == len(self._epochs):
-            known = list(zip(self._epochs, self.now, strict=True))
+        topic_id = next((t.id for t in view.topics if t.name == self.topic), b"")
+        if topic_id == self._id and len(epochs) == len(self.epochs):
+            known = list(zip(self.epochs, self.now, strict=True))
             listed = zip(epochs, leaders, strict=True)
             newest = [
                 new if UNKNOWN in (new[0], old[0]) or new[0] >= old[0] else old
                 for new, old in zip(listed, known, strict=True)
             ]
             epochs, leaders = tuple(e for e, _ in newest), tuple(n for _, n in newest)
-        self.now, self._id, self._epochs = leaders, topic_id, epochs
+        self.now, self._id, self.epochs = leaders, topic_id, epochs
         return True

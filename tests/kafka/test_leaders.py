@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sidecar.coordinator.membership.leader_cache import Leaders
 from sidecar.core.vocabulary.topics import Topic
 from sidecar.kafka.cluster import ClusterView
+from sidecar.kafka.leaders import Leaders
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
