@@ -38,24 +38,26 @@ def describe_share_group_offsets(call: Call) -> Handler:
     """Describes offsets. Any broker knows those of named partitions; only the group's coordinator knows those of a
     whole group."""
     req = yield from slices.request(call, ds.DescribeShareGroupOffsetsRequest)
-    elsewhere = [g.group_id for g in req.groups if _not_here(call, g)]
+    asked = [(_not_here(call, g), g.group_id) for g in req.groups]
+    elsewhere = [group_id for away, group_id in asked if away]
     if not elsewhere:
         return FORWARD
     res = ds.DescribeShareGroupOffsetsResponse()
-    groups = [g for g in req.groups if not _not_here(call, g)]
+    groups = [g for g, (away, _) in zip(req.groups, asked, strict=True) if not away]
     if groups:
         local = ds.DescribeShareGroupOffsetsRequest(groups)
         body = yield from upstream(call, (yield from slices.encoded(local, call.version)))
         res = yield from slices.decoded(ds.DescribeShareGroupOffsetsResponse, call.version, body)
+    answers = [(False, g) for g in res.groups]
     hidden = yield from access.hidden_groups(call, elsewhere)
     for group_id in elsewhere:
         if group_id in hidden:
             code = Code.GROUP_AUTHORIZATION_FAILED
-            refused = ds.DescribeShareGroupOffsetsResponseGroup(group_id, [], code, NO_GROUP_RIGHT)
-            res.groups.append(refused)
+            answers.append((True, ds.DescribeShareGroupOffsetsResponseGroup(group_id, [], code, NO_GROUP_RIGHT)))
         else:
-            res.groups.append((yield from _all_of(call, group_id)))
-    res.groups = yield from slices.as_asked([g.group_id for g in req.groups], res.groups, lambda g: g.group_id)
+            answers.append((True, (yield from _all_of(call, group_id))))
+    ordered = yield from slices.as_asked(asked, answers, lambda a: (a[0], a[1].group_id))
+    res.groups = [g for _, g in ordered]
     return (yield from slices.encoded(res, call.version))
 
 

@@ -5,7 +5,7 @@ What is counted is elements of arrays, about a microsecond each. A small message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -136,14 +136,16 @@ def sorted_once(items: Iterable[Sorted]) -> Generator[Want, Any, list[Sorted]]:
     return once
 
 
-def as_asked(names: Iterable[str], answers: list[T], name: Callable[[T], str]) -> Generator[Want, Any, list[T]]:
+def as_asked(
+    names: Iterable[Hashable], answers: list[T], name: Callable[[T], Hashable]
+) -> Generator[Want, Any, list[T]]:
     """Returns the answers in the order of the request, as a broker has those to an OffsetFetch. Some are the broker's
     and some the coordinator's, and a client may count on the order."""
-    waiting: dict[str, list[T]] = {}
+    waiting: dict[Hashable, list[T]] = {}
     yield from each(reversed(answers), lambda a: waiting.setdefault(name(a), []).append(a))
     ordered: list[T] = []
 
-    def take(key: str) -> None:
+    def take(key: Hashable) -> None:
         if left := waiting.get(key):
             ordered.append(left.pop())
 

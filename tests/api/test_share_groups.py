@@ -231,6 +231,16 @@ def test_any_broker_describes_named_partitions_and_the_groups_own_all_of_them() 
     play.may_describe_topics("a", "secret", hidden=["secret"]).answers(kept("a"))
 
 
+def test_a_group_that_is_named_twice_has_its_answers_in_the_order_of_the_request() -> None:
+    """Once all of it is asked for, which its keeper answers, and once named partitions, which any broker does."""
+    named = ds.DescribeShareGroupOffsetsRequestGroup("g", [ds.DescribeShareGroupOffsetsRequestTopic("a", [0])])
+    both = ds.DescribeShareGroupOffsetsRequest([*everything().groups, named])
+    play = share(Api.DESCRIBE_SHARE_GROUP_OFFSETS, both, view=ELSEWHERE)
+    play.asks(ds.DescribeShareGroupOffsetsRequest([named])).broker(kept("a")).may_describe("g")
+    play.stores(OTHER, everything(), 1).broker(kept("a", "b"))
+    play.answers(ds.DescribeShareGroupOffsetsResponse(groups=[*kept("a", "b").groups, *kept("a").groups]))
+
+
 def test_what_may_take_the_broker_long_has_a_connection_to_itself() -> None:
     play = share(Api.DESCRIBE_SHARE_GROUP_OFFSETS, everything(), view=ELSEWHERE).may_describe("g")
     assert play._want is not None and getattr(play._want, "slow", False)

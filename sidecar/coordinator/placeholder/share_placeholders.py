@@ -426,7 +426,7 @@ class SharePlaceholders:
             self._logged_ms = at_ms
             waiting = sum(g.pause_ms >= PAUSE_MAX_MS for g in self._groups.values())
             fields = {"groups": waiting, "group_id": p.group_id, "problem": problem}
-            self._log.warning("share placeholders cannot join", **fields, hint=remedy or "look at that broker")
+            self._log.warning("share placeholders cannot join or leave", **fields, hint=remedy or "look at that broker")
 
     def _late_state(self, p: _Placeholder) -> None:
         if isinstance(p.wanted, HoldPlaceholder) and not p.wanted.complete and not p.late:

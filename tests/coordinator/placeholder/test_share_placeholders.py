@@ -226,7 +226,7 @@ def test_what_only_an_administrator_changes_is_tried_seldom_and_told(code: Code)
         assert parts(reply) == {} and states(sidecar) == {"refused": 1}
         await passes(sidecar, 20)
         assert beats(sidecar) == 1
-        told = sidecar.lines.fields("share placeholders cannot join")
+        told = sidecar.lines.fields("share placeholders cannot join or leave")
         assert code.name in told["problem"] and told["hint"]
         refused.end()
         await passes(sidecar, 20)
@@ -278,7 +278,7 @@ def test_a_broker_that_has_lost_the_group_gets_the_placeholder_again(shows: bool
         assert states(sidecar) == {"held": 1} and len(at_broker(sidecar).members) == 1
         assert at_broker(sidecar).initialised >= {(ORDERS, 0), (ORDERS, 1)}
         assert sidecar.metrics.value("placeholders_lost") == 1
-        assert "share placeholders cannot join" not in sidecar.lines.events("warning")
+        assert "share placeholders cannot join or leave" not in sidecar.lines.events("warning")
         assert (await beat(client, reply.member_epoch)).error_code == Code.NONE
 
     share(test)
