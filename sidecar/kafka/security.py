@@ -160,11 +160,6 @@ class Security:
         return self.protocol.startswith("SASL")
 
     @property
-    def by_certificate(self) -> bool:
-        """Whether a certificate gives the principal."""
-        return self.tls and not self.sasl and bool(self.stores.keys or self.stores.key_pem)
-
-    @property
     def principal(self) -> str:
         """Principal by which brokers know it by default; "": only a broker knows."""
         return f"User:{self.user}" if self.sasl and self.user else ""

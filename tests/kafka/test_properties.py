@@ -169,7 +169,6 @@ def test_pem_and_pkcs12_stores_say_the_same(tmp_path: Path) -> None:
     stores += f"ssl.keystore.location={keys}\nssl.keystore.password=of-the-keys\n"
     for text in (pem, stores):
         found = parse(text)
-        assert found.by_certificate
         context = found.ssl_context()
         assert context is not None
         assert context.minimum_version == ssl.TLSVersion.TLSv1_2

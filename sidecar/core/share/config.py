@@ -17,20 +17,10 @@ SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class ShareConfig(ModernConfig):
-    """Kafka's group.share. settings; RANGES has the ranges."""
+    """Kafka's group.share. settings."""
 
     max_size: int = 200
     assignors: tuple[str, ...] = ("simple",)
-
-
-RANGES = {
-    "session_timeout_ms": (45_000, 60_000),
-    "heartbeat_interval_ms": (5_000, 15_000),
-    "max_size": (1, 1_000),
-    "assignment_interval_ms": (0, 15_000),
-}
-"""Ranges of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment
-interval lie within the broker's group.share.min. and group.share.max. settings, which have these defaults."""
 
 
 def config_of(turn: Turn, group_id: str) -> ShareConfig:

@@ -16,7 +16,7 @@ STREAMS = "streams"
 
 @dataclass(frozen=True, slots=True)
 class StreamsConfig(ModernConfig):
-    """Kafka's group.streams. settings; RANGES has the ranges."""
+    """Kafka's group.streams. settings."""
 
     assignors: tuple[str, ...] = ("sticky",)
     assignor_name: str = ""
@@ -41,20 +41,6 @@ class StreamsConfig(ModernConfig):
             "num.standby.replicas": str(self.standbys),
             "rack.aware.assignment.tags": ",".join(self.rack_aware_assignment_tags),
         }
-
-
-RANGES = {
-    "session_timeout_ms": (45_000, 60_000),
-    "heartbeat_interval_ms": (5_000, 15_000),
-    "max_size": (1, 2_147_483_647),
-    "assignment_interval_ms": (0, 15_000),
-    "initial_rebalance_delay_ms": (0, 2_147_483_647),
-    "num_standby_replicas": (0, 2),
-    "task_offset_interval_ms": (15_000, 2_147_483_647),
-}
-"""Ranges of the broker-level settings (Kafka 4.4). A group's own session timeout, heartbeat interval and assignment
-interval lie within the broker's group.streams.min. and group.streams.max. settings, which have these defaults. Its
-standby replicas are limited by group.streams.max.standby.replicas."""
 
 
 def config_of(turn: Turn, group_id: str) -> StreamsConfig:
