@@ -69,6 +69,7 @@ WAITS: Mapping[str, tuple[int, str]] = {
     "coordinator/runtime/topic_refresh.py TopicRefresh.during": (1, EACH),
     "coordinator/statelog/fence_renewal.py renew": (1, WRITTEN),
     "coordinator/statelog/fenced_writer.py FencedWriter._encode_large": (1, THREAD),
+    "coordinator/statelog/fenced_writer.py FencedWriter.init": (1, EACH),
     "coordinator/statelog/large_write.py LargeWrite._write_piece": (1, THREAD),
     "coordinator/statelog/read_index.py ReadIndex._end": (1, CALLER),
     "coordinator/statelog/read_index.py ReadIndex._of_replicas": (2, EACH),
