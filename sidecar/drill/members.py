@@ -255,27 +255,28 @@ class Member:
         self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
     ) -> None:
         """Ask the coordinator again and again; `turn` asks once and returns the error code. A late answer still counts
-        while the coordinator is looked up and asked anew."""
+        while the coordinator is looked up and asked anew. Any other exception than those of NO_ANSWER ends the
+        conversation, also that of a late answer."""
         conn: BrokerConnection | None = None
         late: set[asyncio.Task[None]] = set()
-        while not stopped():
-            try:
-                if conn is None or conn.closed:
-                    conn = await self._coordinator()
-                request = asyncio.create_task(self._ask(conn, turn))
-                done, _ = await asyncio.wait({request}, timeout=PATIENCE_S)
-                if not done:
-                    late.add(request)
-                    request.add_done_callback(late.discard)
-                    conn = None  # it is closed when its request ends
-            except ConnectionLost as exc:
-                self.refused[type(exc).__name__] += 1
-            while len(late) >= LATE and not stopped():
-                await asyncio.wait(late, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(pause_s)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        async with asyncio.TaskGroup() as requests:
+            while not stopped():
+                try:
+                    if conn is None or conn.closed:
+                        conn = await self._coordinator()
+                    request = requests.create_task(self._ask(conn, turn))
+                    done, _ = await asyncio.wait({request}, timeout=PATIENCE_S)
+                    if not done:
+                        late.add(request)
+                        request.add_done_callback(late.discard)
+                        conn = None  # it is closed when its request ends
+                except ConnectionLost as exc:
+                    self.refused[type(exc).__name__] += 1
+                while len(late) >= LATE and not stopped():
+                    await asyncio.wait(late, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.sleep(pause_s)
+            for task in late:
+                task.cancel()
         if conn is not None:
             conn.close()
 

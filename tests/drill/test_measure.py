@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from sidecar.drill.clients import Client
 from sidecar.drill.drills.group_under_test import PARTITIONS, GroupUnderTest
 from sidecar.drill.drills.measure import FIGURES, beside, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
-from sidecar.drill.members import LATE_S, LOOK_S, Member, Members
+from sidecar.drill.members import LATE_S, LOOK_S, PATIENCE_S, Member, Members
 from sidecar.drill.processes import Process, wait_until
 
 FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
@@ -125,3 +126,28 @@ def test_members_know_when_their_loop_stood_still() -> None:
         crew.stop()
     ((since, to),) = crew.stood_still[:1]
     assert to - since > LATE_S and crew.failed is None
+
+
+class Astonished(Member):
+    """A member whose coordinator gives an answer that this client has no words for."""
+
+    async def _coordinator(self) -> Any:
+        return SimpleNamespace(closed=False, close=lambda: None)
+
+    async def _heartbeat(self, conn: Any) -> int:
+        raise IndexError("no topic in the answer")
+
+    _commit = _heartbeat
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("patience_s", [PATIENCE_S, 0.0], ids=["in time", "late"])
+def test_an_answer_that_astonishes_a_member_fails_the_drill(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: nobody looked at the exception of a request, and the member went on asking."""
+    monkeypatch.setattr("sidecar.drill.members.PATIENCE_S", patience_s)
+    crew = Members([Astonished("g", "consumer", [], "t")]).start()
+    try:
+        wait_until("the failure", lambda: crew.failed is not None, 60)
+    finally:
+        crew.stop()
+    assert "no topic in the answer" in repr(crew.failed)
