@@ -260,6 +260,7 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         ("commits that went back", len(backward_commits(s.journals)), not backward_commits(s.journals)),
         *(check for group in s.beside for check in _checks(group, s.producer.ends)),
         ("writes of a fenced owner", verdict.stale_writes, not verdict.stale_writes),
+        ("epochs that went back", verdict.went_back, not verdict.went_back),
         ("records that the audit lacks", verdict.missing + verdict.lost + verdict.unreadable, verdict.complete),
     ]
     _print_intervals(console, mine)
