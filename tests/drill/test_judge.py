@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from sidecar.drill.artifacts import ArtifactError
 from sidecar.drill.clients import Client, Owned
 from sidecar.drill.drills import judge, playing, restore, rollout, topic
 from sidecar.drill.drills.ground import Ground
@@ -191,10 +192,16 @@ STUCK: dict[str, Exception] = {
     "a wait": TimeoutError(),
     "a drill's own error": DrillError("not within 90 s"),
 }
+WHERE = ("start", "prepare")
 
 
-@pytest.mark.parametrize("where", ["start", "prepare"])
-@pytest.mark.parametrize("error", STUCK.values(), ids=STUCK)
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        *(pytest.param(error, where, id=f"{what}-{where}") for what, error in STUCK.items() for where in WHERE),
+        pytest.param(ArtifactError("it needs a JDK"), "prepare", id="a program that cannot be compiled"),
+    ],
+)
 def test_a_drill_that_is_stuck_is_a_result_and_the_next_one_is_played(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, where: str
 ) -> None:

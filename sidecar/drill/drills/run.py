@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from sidecar.audit.errors import AuditError
+from sidecar.drill.artifacts import ArtifactError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_group, judge_journals
 from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of
@@ -63,10 +64,12 @@ class Result:
 
 STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, subprocess.SubprocessError)
 """Errors that end a drill, but not the drills that come after it."""
+STOPS_OF_CLIENTS = (*STOPS, ArtifactError)
+"""The same while clients run: those of a streams group need a JDK, and more jars than the cluster."""
 
 
 def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], None]) -> Result:
-    """Play `n` rounds. An error of STOPS ends the drill and is its `problem`; the judge runs in any case."""
+    """Play `n` rounds. An error of STOPS_OF_CLIENTS ends the drill and is its `problem`; the judge runs in any case."""
     result = Result(drill.name, ground.kafka.version, findings=drill.findings)
     started = time.monotonic()
     if drill.kinds:
@@ -80,7 +83,7 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
             say(f"round {i + 1}: {line_of(figures)}")
             time.sleep(CALM_S)
             ground.require_running("the end of the round")
-    except STOPS as exc:
+    except STOPS_OF_CLIENTS as exc:
         result.problem = str(exc) or repr(exc)
         ground.abandon()
         for c in ground.under_test:
