@@ -34,10 +34,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from benchmarks.common import cpu_s, finish, percentile
+from benchmarks.common import cpu_s, finish
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import JVM_FAST, LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import Process
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch

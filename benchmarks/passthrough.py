@@ -12,9 +12,10 @@ import argparse
 import socket
 import time
 
-from benchmarks.common import cpu_s, create_topic, finish, median, one_broker, percentile
+from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import metadata as md
 

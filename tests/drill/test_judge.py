@@ -109,6 +109,15 @@ def test_a_commit_that_goes_back(tmp_path: Any) -> None:
     assert verdict_of(c).backward_commits == 1
 
 
+def test_a_commit_that_goes_back_within_a_millisecond(tmp_path: Any) -> None:
+    """Symptom: commits of one millisecond were sorted by their offsets, so that none of them went back."""
+    c = under_test(tmp_path)
+    c.clients[1].journal.commit_log = [(1500, 1, 7), (1500, 1, 10)]
+    assert verdict_of(c).backward_commits == 0
+    c.clients[1].journal.commit_log = [(1500, 1, 10), (1500, 1, 7)]
+    assert verdict_of(c).backward_commits == 1
+
+
 def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
     verdict = Verdict()
     judge_audit(audited(5, 15, 15, 16), verdict, since_ms=10)
