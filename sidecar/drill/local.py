@@ -111,6 +111,8 @@ class LocalKafka:
     scram: Mapping[str, str] = field(default_factory=dict, repr=False)
     """User -> password. The users exist from the start, so brokers may be users, too."""
     nodes: list[Broker] = field(default_factory=list)
+    started: list[Process] = field(default_factory=list, repr=False)
+    """All brokers and sidecars that were started, also those that a drill has taken from their nodes."""
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
@@ -232,6 +234,7 @@ class LocalKafka:
             self.zookeeper.wait_without(node.node_id)
         command = [*self._java(self.jvm), "kafka.Kafka", str(self._config(node))]
         node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
+        self.started.append(node.process)
 
     def _java(self, opts: tuple[str, ...] = JVM) -> list[str]:
         """Return the command of a JVM with the brokers' classes, up to the main class."""
@@ -343,7 +346,9 @@ class LocalKafka:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
         if tree is not None:
             env = {**env, "PYTHONPATH": str(tree)}
-        return Process(name, command, self.folder / f"{name}.log", {**env, **compiled()}, cwd=tree, sock=sock).start()
+        log, env = self.folder / f"{name}.log", {**env, **compiled()}
+        self.started.append(Process(name, command, log, env, cwd=tree, sock=sock).start())
+        return self.started[-1]
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves its partitions, and all of them agree on the owners."""
@@ -440,9 +445,8 @@ class LocalKafka:
             for part in (n.sidecar, n.coordinator):
                 if part is not None:
                     part.stop()
-        for n in self.nodes:
-            if n.process is not None:
-                n.process.kill()
+        for process in self.started:
+            process.kill()
         if self.zookeeper is not None:
             self.zookeeper.stop()
         if self.socket_units is not None:
