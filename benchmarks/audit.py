@@ -17,7 +17,8 @@ of the JVM and of the Python workers. Beside it:
    `silver` (with Kafka: of `bronze` and `silver`, which it does in one). `warm`: once more in the same session.
 
 Last, increments: a lake of a million records gets a few thousand more, with Spark warm. `growth` is the exponent b of
-seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences.
+seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences, or
+if a part has failed.
 """
 
 from __future__ import annotations
@@ -258,7 +259,13 @@ def main() -> None:
         print(f"increments of {args.increment:,} with Spark warm: ", end="")
         print(", ".join(f"{s:.1f} s" for s in (figures["first_increment_s"], *figures["increment_s"]) if s) or "failed")
     finish(figures)
-    sys.exit(0 if all(f.get("differences") == 0 for f in sizes.values()) else 1)
+    sys.exit(code_of(figures))
+
+
+def code_of(figures: Figures) -> int:
+    """Returns the exit code: 1 if there are differences, or if a part has failed."""
+    same = all(f.get("differences") == 0 for f in figures["sizes"].values())
+    return 0 if same and "failed" not in figures.get("increments", {}) else 1
 
 
 if __name__ == "__main__":
