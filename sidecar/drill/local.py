@@ -19,9 +19,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 
 from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka_libs
@@ -61,6 +63,20 @@ def compiled() -> dict[str, str]:
     if not sys.dont_write_bytecode:
         return {}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
+
+
+def _answer(admin_port: int, path: str) -> tuple[bool, Any]:
+    """Returns whether an admin address gives a good answer, and its JSON: None if there is none, or a part of it, as of
+    a sidecar that is killed meanwhile."""
+    try:
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{admin_port}{path}", timeout=1.0)
+        except HTTPError as exc:
+            answer = exc
+        with answer:
+            return answer.status == HTTPStatus.OK, json.load(answer)
+    except (HTTPException, OSError, ValueError):
+        return False, None
 
 
 @dataclass
@@ -372,21 +388,13 @@ class LocalKafka:
 
     def get(self, n: Broker, path: str) -> Any:
         """Return JSON from a sidecar's admin address, or None if it gives no good answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}{path}", timeout=1.0) as res:
-                return json.load(res)
-        except (URLError, OSError, ValueError):
-            return None
+        good, answer = _answer(n.admin_port, path)
+        return answer if good else None
 
     def problems(self, n: Broker) -> list[str]:
         """Return the problems in a sidecar's /readyz; none if it is ready, or gives no answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}/readyz", timeout=1.0):
-                return []
-        except HTTPError as exc:
-            return [str(p) for p in json.load(exc)["problems"]]
-        except (URLError, OSError):
-            return []
+        good, answer = _answer(n.admin_port, "/readyz")
+        return [str(p) for p in answer.get("problems", ())] if not good and isinstance(answer, dict) else []
 
     @cached_property
     def _admin(self) -> Any:

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 from collections.abc import Callable
 from functools import partial
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -199,6 +200,7 @@ STUCK: dict[str, Exception] = {
     "a command that fails": subprocess.CalledProcessError(1, "kafka-topics.sh"),
     "a program that is not there": FileNotFoundError(2, "No such file or directory"),
     "a wait": TimeoutError(),
+    "an answer that breaks off": IncompleteRead(b""),
     "a drill's own error": DrillError("not within 90 s"),
 }
 WHERE = ("start", "prepare")

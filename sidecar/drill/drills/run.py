@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -62,7 +63,7 @@ class Result:
         }
 
 
-STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, subprocess.SubprocessError)
+STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, HTTPException, subprocess.SubprocessError)
 """Errors that end a drill, but not the drills that come after it."""
 STOPS_OF_CLIENTS = (*STOPS, ArtifactError)
 """The same while clients run: those of a streams group need a JDK, and more jars than the cluster."""
