@@ -19,7 +19,7 @@ from typing import Protocol
 from sidecar.coordinator.membership.lease_commit import COMMIT_V
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
-from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
@@ -255,8 +255,8 @@ class Member:
         self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
     ) -> None:
         """Ask the coordinator again and again; `turn` asks once and returns the error code. A late answer still counts
-        while the coordinator is looked up and asked anew. Any other exception than those of NO_ANSWER ends the
-        conversation, also that of a late answer."""
+        while the coordinator is looked up and asked anew. An answer that cannot be read, or any other unexpected
+        exception, ends the conversation, also if it comes late."""
         conn: BrokerConnection | None = None
         late: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as requests:
@@ -284,7 +284,7 @@ class Member:
         started, keep = time.monotonic(), False
         try:
             keep = await turn(conn) not in ELSEWHERE and time.monotonic() - started < PATIENCE_S
-        except NO_ANSWER as exc:
+        except (ConnectionLost, TimeoutError) as exc:
             self.refused[type(exc).__name__] += 1
         finally:
             if not keep:

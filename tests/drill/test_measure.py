@@ -16,6 +16,7 @@ from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import LATE_S, LOOK_S, PATIENCE_S, Member, Members
 from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import Process, wait_until
+from sidecar.wire.primitives import WireError
 
 FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
 
@@ -139,22 +140,28 @@ def test_members_know_when_their_loop_stood_still() -> None:
 
 
 class Astonished(Member):
-    """A member whose coordinator gives an answer that this client has no words for."""
+    """A member whose coordinator gives an answer that this client has no words for, or that it cannot read."""
+
+    error: Exception = IndexError("no topic in the answer")
 
     async def _coordinator(self) -> Any:
         return SimpleNamespace(closed=False, close=lambda: None)
 
     async def _heartbeat(self, conn: Any) -> int:
-        raise IndexError("no topic in the answer")
+        raise self.error
 
     _commit = _heartbeat
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("patience_s", [PATIENCE_S, 0.0], ids=["in time", "late"])
-def test_an_answer_that_astonishes_a_member_fails_the_drill(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [Astonished.error, WireError("no topic in the answer")], ids=repr)
+def test_an_answer_that_astonishes_a_member_fails_the_drill(
+    error: Exception, patience_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Symptom: nobody looked at the exception of a request, and the member went on asking."""
     monkeypatch.setattr("sidecar.drill.members.PATIENCE_S", patience_s)
+    monkeypatch.setattr(Astonished, "error", error)
     crew = Members([Astonished("g", "consumer", [], "t")]).start()
     try:
         wait_until("the failure", lambda: crew.failed is not None, 60)
