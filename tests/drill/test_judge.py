@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 from collections.abc import Callable
 from functools import partial
 from http.client import IncompleteRead
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from sidecar.drill.artifacts import ArtifactError
 from sidecar.drill.clients import Client, Owned
@@ -27,7 +30,7 @@ from sidecar.drill.drills.spec import Drill, Finding
 from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.kinds import SinkReader
 from sidecar.drill.processes import DrillError, Process
-from sidecar.drill.worker import note
+from sidecar.drill.worker import commit, note
 
 PRODUCED = {0: 10, 1: 10}
 
@@ -108,6 +111,18 @@ def test_a_commit_that_goes_back(tmp_path: Any) -> None:
     c = under_test(tmp_path)
     c.clients[1].journal.commit_log.append((1600, 1, 7))
     assert verdict_of(c).backward_commits == 1
+
+
+def test_a_commit_of_which_a_part_was_refused(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Symptom: the offsets that were acknowledged in it did not count, and nobody would have missed them."""
+    done = [TopicPartition("t", 0, 20), TopicPartition("t", 1, 20)]
+    refused = SimpleNamespace(topic="t", partition=2, offset=20, error="fenced")
+    commit(SimpleNamespace(commit=lambda **_: [*done, refused]), done)  # type: ignore[arg-type]
+    client = under_test(tmp_path).clients[1]
+    for line in capsys.readouterr().out.splitlines():
+        client.journal.add(json.loads(line))
+    assert [(p, offset) for _, p, offset in client.journal.commit_log[1:]] == [(0, 20), (1, 20)]
+    assert client.journal.errors == ["partition 2: fenced"]
 
 
 def test_a_commit_that_goes_back_within_a_millisecond(tmp_path: Any) -> None:
