@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from benchmarks import audit, audit_replay, capacity, offload, passthrough, takeover
+from benchmarks.audit_watch import Watched
 
 MB = 1
 RECORDS = MB * 1_000_000 // passthrough.RECORD_BYTES
@@ -105,6 +108,30 @@ def test_as_many_connections_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -
     figures = capacity.idle(SimpleNamespace(nodes=nodes), 50)  # type: ignore[arg-type]
     loop.call_soon_threadsafe(loop.stop)
     assert (figures["connections"], opened) == (50, 50)
+
+
+SAYS = ("batch 1: reads 9", "batch 1: bronze is there", "batch 1: 9 records of it", "batch 1: gold is up to date")
+VERDICT = dict.fromkeys(("records", "proven", "possible", "stale_writes", "unreadable", "missing", "lost"), 1)
+
+
+@pytest.mark.parametrize("unsaid", [*range(len(SAYS)), None])
+def test_a_step_of_which_the_audit_says_nothing(
+    unsaid: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Symptom: if one line was said in other words, steps had negative seconds, and so had the ratio to the peer."""
+    said = [(n + 1.0, line) for n, line in enumerate(SAYS) if n != unsaid]
+    run = Watched(10.0, 0, json.dumps(VERDICT), said)
+    monkeypatch.setattr(audit, "watched", lambda *_, **__: run)
+    if unsaid is None:
+        figures, _ = audit.ours("s", tmp_path / "lake", {})
+        assert figures["steps_s"] == {"start": 1.0, "bronze": 1.0, "silver": 1.0, "gold": 1.0, "end": 6.0}
+        assert "-" not in audit.table({9: figures}).splitlines()[1].rpartition("6.0")[0]
+    else:
+        with pytest.raises(LookupError, match="did not say"):
+            audit.ours("s", tmp_path / "lake", {})
+    run.code = 70
+    figures, _ = audit.ours("s", tmp_path / "lake", {})
+    assert figures["failed"] and "10.0" in audit.table({9: figures})
 
 
 @pytest.mark.parametrize(
