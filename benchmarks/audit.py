@@ -17,7 +17,8 @@ of the JVM and of the Python workers. Beside it:
    `silver` (with Kafka: of `bronze` and `silver`, which it does in one). `warm`: once more in the same session.
 
 Last, increments: a lake of a million records gets a few thousand more, with Spark warm. `growth` is the exponent b of
-seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences.
+seconds ~ records^b between the smallest and the largest size. The exit code is 1 if there are differences, or
+if a part has failed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ Figures = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 TOPIC = "__group_state"
 KEPT_LINES = 5
+STEPS = ("start", "bronze", "silver", "gold", "end")
 PEER_SPARK = "4.1.1"
 """The newest whose spark-avro and Kafka connector were both to be had: pinned, for not every version is published."""
 COMPARED = "state_partition, group_id, kind, topic, partition, member_id, from_offset, to_offset"
@@ -64,15 +66,14 @@ def ours(source: str, lake: Path, env: dict[str, str]) -> tuple[Figures, Watched
     shutil.rmtree(lake, ignore_errors=True)
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", source, "--lake", str(lake)]
     run = watched([*command, "-o", "json"], env, echo="run")
-    texts = (": reads ", "bronze is there", "records of", "gold is up to date")
-    marks = [0.0, *(run.when(text) for text in texts), run.seconds]
-    names = ("start", "bronze", "silver", "gold", "end")
-    steps = {n: round(b - a, 2) for n, a, b in zip(names, marks, marks[1:], strict=False)}
-    figures: Figures = {"seconds": round(run.seconds, 2), "code": run.code, "steps_s": steps}
+    figures: Figures = {"seconds": round(run.seconds, 2), "code": run.code}
     figures |= {"peak_mb": run.peak_mb, "cpu_s": run.cpu_s}
     if run.code not in (0, 1) or not run.out:
         figures["failed"] = [line for _, line in run.stderr[-KEPT_LINES:]]
         return figures, run
+    texts = (": reads ", "bronze is there", "records of", "gold is up to date")
+    marks = [0.0, *(run.when(text) for text in texts), run.seconds]
+    figures["steps_s"] = {n: round(b - a, 2) for n, a, b in zip(STEPS, marks, marks[1:], strict=False)}
     verdict = json.loads(run.out.splitlines()[-1])
     figures["records"] = verdict["records"]
     figures["records_per_s"] = round(verdict["records"] / run.seconds)
@@ -197,12 +198,11 @@ def growth(sizes: dict[int, Figures]) -> float | None:
 
 
 def table(sizes: dict[int, Figures]) -> str:
-    names = ("start", "bronze", "silver", "gold", "end")
-    lines = [f"{'records':>12}{'s':>9}{'rec/s':>9}" + "".join(f"{n:>9}" for n in names)]
+    lines = [f"{'records':>12}{'s':>9}{'rec/s':>9}" + "".join(f"{n:>9}" for n in STEPS)]
     lines[0] += f"{'jvm MB':>9}{'python':>8}{'workers':>9}{'replay s':>10}{'avro s':>8}{'differ':>8}"
     for n, f in sizes.items():
         row = f"{n:>12,}{f['seconds']:>9.1f}{f.get('records_per_s', 0):>9,}"
-        row += "".join(f"{f['steps_s'][s]:>9.1f}" for s in names)
+        row += "".join(f"{f['steps_s'][s]:>9.1f}" if "steps_s" in f else f"{'-':>9}" for s in STEPS)
         row += "".join(
             f"{f['peak_mb'].get(p, 0):>{w},}" for p, w in (("driver_jvm", 9), ("driver_python", 8), ("workers", 9))
         )
@@ -258,7 +258,13 @@ def main() -> None:
         print(f"increments of {args.increment:,} with Spark warm: ", end="")
         print(", ".join(f"{s:.1f} s" for s in (figures["first_increment_s"], *figures["increment_s"]) if s) or "failed")
     finish(figures)
-    sys.exit(0 if all(f.get("differences") == 0 for f in sizes.values()) else 1)
+    sys.exit(code_of(figures))
+
+
+def code_of(figures: Figures) -> int:
+    """Returns the exit code: 1 if there are differences, or if a part has failed."""
+    same = all(f.get("differences") == 0 for f in figures["sizes"].values())
+    return 0 if same and "failed" not in figures.get("increments", {}) else 1
 
 
 if __name__ == "__main__":

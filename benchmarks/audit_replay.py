@@ -228,7 +228,7 @@ def of_files(folder: Path) -> Iterator[tuple[int, list[Record]]]:
 
 
 def of_topic(bootstrap: str, topic: str = "__group_state") -> Iterator[tuple[int, list[Record]]]:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
     options = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
     consumer = Consumer({**options, "enable.partition.eof": True, "isolation.level": "read_committed"})
@@ -238,7 +238,9 @@ def of_topic(bootstrap: str, topic: str = "__group_state") -> Iterator[tuple[int
     while ended < count:
         found: dict[int, list[Record]] = {}
         for m in consumer.consume(10_000, 1.0):
-            if m.error() is not None:
+            if (error := m.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
                 ended += 1
                 continue
             message: Any = m

@@ -28,8 +28,11 @@ class Watched:
     cpu_s: dict[str, float] = field(default_factory=dict)
 
     def when(self, text: str) -> float:
-        """Returns when a line with this text came; the whole duration if none did."""
-        return next((at for at, line in self.stderr if text in line), self.seconds)
+        """Returns when a line with this text came. Raises LookupError if none did."""
+        for at, line in self.stderr:
+            if text in line:
+                return at
+        raise LookupError(f"the command did not say {text!r}")
 
 
 def _part(process: psutil.Process, root: int) -> str:

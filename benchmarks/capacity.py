@@ -242,8 +242,10 @@ def idle(kafka: LocalKafka, count: int) -> dict[str, object]:
         before, files = sum(p.memory_info().rss for p in processes), sum(p.num_fds() for p in processes)
         try:
             for node in kafka.nodes:
-                for _ in range(0, count // len(kafka.nodes), AT_ONCE):
-                    opening = (loop.create_connection(Silent, "127.0.0.1", node.sidecar_port) for _ in range(AT_ONCE))
+                each = count // len(kafka.nodes)
+                for begun in range(0, each, AT_ONCE):
+                    some = range(min(AT_ONCE, each - begun))
+                    opening = (loop.create_connection(Silent, "127.0.0.1", node.sidecar_port) for _ in some)
                     made = [line for _, line in await asyncio.gather(*opening)]
                     for line in made:
                         line.transport.write(b"".join(HELLO))

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.common import PROPERTIES, create_topic, finish, median, percentile
+from benchmarks.common import PROPERTIES, create_topic, finish, median
 from sidecar.core.vocabulary.errors import name_of
 from sidecar.drill.local import JVM_FAST, LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import offset_commit as oc

@@ -66,10 +66,5 @@ def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
 
 
-def percentile(values: Sequence[float], q: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * q))]
-
-
 def finish(figures: dict[str, object]) -> None:
     print(json.dumps(figures), flush=True)

@@ -34,10 +34,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 
-from benchmarks.common import cpu_s, finish, percentile
+from benchmarks.common import cpu_s, finish
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import JVM_FAST, LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import Process
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch
@@ -46,6 +47,7 @@ TOPICS = 1_000
 SHARE = 5
 CONNECTIONS = 20
 PROBE_S = 0.004
+SETTLES_S = 120.0
 STEADY_S = 5.0
 PAUSE_S = 0.02
 NICE = 15
@@ -159,14 +161,14 @@ async def churn(load: Load, seconds: float, probe_port: int, pause_s: float) -> 
 
 async def storm(port: int, group: str, members: int, wanted: int) -> tuple[float, int]:
     """Let all members join within a second. Return how many seconds later they have all partitions, and how many epochs
-    they saw."""
+    they saw. Raises TimeoutError if they do not get them."""
     load = Load(port, group, members)
     await load.open()
     start = time.monotonic()
 
     async def one(i: int, m: Member) -> None:
         await asyncio.sleep(i / members)
-        while time.monotonic() - start < 120:
+        while time.monotonic() - start < SETTLES_S:
             res = await m.beat()
             seen.add(m.epoch)
             if load.done:
@@ -176,17 +178,21 @@ async def storm(port: int, group: str, members: int, wanted: int) -> tuple[float
     seen: set[int] = set()
 
     async def look() -> float:
-        while time.monotonic() - start < 120:
+        while time.monotonic() - start < SETTLES_S:
             await asyncio.sleep(0.05)
             if load.partitions() == wanted and len({m.epoch for m in load.members}) == 1:
-                break
-        load.done = True
-        return time.monotonic() - start
+                load.done = True
+                return time.monotonic() - start
+        have = f"{load.partitions()} of {wanted} partitions"
+        raise TimeoutError(f"{group}: its members have {have} after {SETTLES_S:g} s")
 
     joined = asyncio.gather(*(one(i, m) for i, m in enumerate(load.members)))
-    took = await look()
-    await joined
-    load.close()
+    try:
+        took = await look()
+        await joined
+    finally:
+        joined.cancel()
+        load.close()
     return took, len(seen)
 
 

@@ -12,13 +12,16 @@ import argparse
 import socket
 import time
 
-from benchmarks.common import cpu_s, create_topic, finish, median, one_broker, percentile
+from benchmarks.common import cpu_s, create_topic, finish, median, one_broker
 from sidecar.drill.artifacts import KAFKA
 from sidecar.drill.local import LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.wire.frames import SIZE, request_frame
 from sidecar.wire.generated import metadata as md
 
 TOPIC, RECORD_BYTES = "bench", 10_240
+RECORDS, FETCH_MB_S = 4, 8
+"""Columns of ConsumerPerformance."""
 
 
 def fill(kafka: LocalKafka, mb: int) -> None:
@@ -34,7 +37,8 @@ def fill(kafka: LocalKafka, mb: int) -> None:
 
 
 def consume(kafka: LocalKafka, bootstrap: str, mb: int, n: int) -> float:
-    """Return MB (2^20 bytes) per second, by ConsumerPerformance's own account of the time it spent fetching."""
+    """Return MB (2^20 bytes) per second, by ConsumerPerformance's own account of the time it spent fetching. It ends
+    with 0 also if it got too few records in time."""
     records = mb * 1_000_000 // RECORD_BYTES
     # fmt: off
     code, out = kafka.run_tool(
@@ -42,9 +46,9 @@ def consume(kafka: LocalKafka, bootstrap: str, mb: int, n: int) -> float:
         "--bootstrap-server", bootstrap, "--group", f"perf-{n}", "--hide-header", "--timeout", "60000", timeout_s=120)
     # fmt: on
     line = next((ln for ln in out.splitlines() if ln.count(",") >= 9), None)
-    if code != 0 or line is None:
-        raise RuntimeError(out)
-    return float(line.split(",")[-2])
+    if code != 0 or line is None or int(line.split(",")[RECORDS]) < records:
+        raise RuntimeError(f"not all of {records} records were consumed: {out}")
+    return float(line.split(",")[FETCH_MB_S])
 
 
 class Pinger:
@@ -60,7 +64,9 @@ class Pinger:
         self.sock.sendall(self.frame)
         buf = b""
         while len(buf) < 4 or len(buf) < 4 + SIZE.unpack_from(buf)[0]:
-            buf += self.sock.recv(65_536)
+            if not (data := self.sock.recv(65_536)):
+                raise ConnectionError(f"the connection was closed after {len(buf)} bytes of an answer")
+            buf += data
         return (time.perf_counter_ns() - start) / 1000
 
 

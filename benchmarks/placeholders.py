@@ -15,8 +15,9 @@ import asyncio
 import time
 import urllib.request
 
-from benchmarks.common import cpu_s, create_topic, median, one_broker, percentile
+from benchmarks.common import cpu_s, create_topic, median, one_broker
 from sidecar.drill.local import LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import wait_until
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import consumer_group_heartbeat as ch

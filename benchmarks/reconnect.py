@@ -19,7 +19,8 @@ import time
 
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.common import finish, median, percentile
+from benchmarks.common import finish, median
+from sidecar.drill.percentiles import percentile
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import metadata as md

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from benchmarks.beats import EPOCH, Beats, member_id, rss_mb
 from benchmarks.common import finish, median
@@ -129,7 +129,9 @@ def claims(bootstrap: str) -> int:
     while ended < SHARDS:
         for m in consumer.consume(5_000, 5.0):
             key = m.key()
-            if m.error() is not None:
+            if (error := m.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
                 ended += 1
             elif isinstance(key, bytes) and m.value() is not None and decode_key(key).kind == OWNER_CLAIM:
                 found += 1

@@ -18,6 +18,7 @@ from sidecar.cli import main as cli
 from sidecar.cli import run, worker
 from sidecar.coordinator.statelog import startup as start
 from sidecar.core.vocabulary.topics import Topic
+from sidecar.drill.percentiles import percentile
 from sidecar.kafka import cluster
 from sidecar.kafka.net import BrokerConnection
 from sidecar.process import app
@@ -70,7 +71,7 @@ class Watched(App):
             values = sorted(late)
             late.clear()
             used, cpu[0] = time.process_time() - cpu[0], time.process_time()
-            at = {q: values[min(len(values) - 1, int(len(values) * q))] * 1000 for q in (0.5, 0.99, 0.999, 1.0)}
+            at = {q: percentile(values, q) * 1000 for q in (0.5, 0.99, 0.999, 1.0)}
             figures = {"p50": at[0.5], "p99": at[0.99], "p999": at[0.999], "max": at[1.0], "cpu_s": used}
             with open(os.environ["WATCH_FILE"] + ".new", "w") as f:
                 json.dump(figures, f)

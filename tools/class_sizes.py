@@ -68,8 +68,12 @@ def classes_of(tree: ast.AST) -> Iterator[tuple[str, Size]]:
 
 
 def large(classes: Iterable[tuple[str, Size]]) -> dict[str, Size]:
-    """Returns the classes over the limits, the largest first."""
-    return dict(sorted(((n, s) for n, s in classes if s.over(LIMITS)), key=lambda row: row[1], reverse=True))
+    """Returns the classes over the limits, the largest first. Of several with one name the largest numbers count."""
+    sizes: dict[str, Size] = {}
+    for name, size in classes:
+        if size.over(LIMITS):
+            sizes[name] = Size(*map(max, size, sizes.get(name, size)))
+    return dict(sorted(sizes.items(), key=lambda row: row[1], reverse=True))
 
 
 def problems(sizes: Mapping[str, Size], listed: Mapping[str, tuple[Size, str]]) -> Iterator[str]:

@@ -246,8 +246,9 @@ def double_owned(journals: Iterable[Journal]) -> list[str]:
 
 
 def backward_commits(journals: Iterable[Journal]) -> list[str]:
-    """List the acknowledged commits that set an offset back."""
-    log = sorted(c for j in journals for c in j.commit_log)
+    """List the acknowledged commits that set an offset back. Those of one client in the same millisecond count in the
+    order of its journal."""
+    log = sorted((c for j in journals for c in j.commit_log), key=lambda c: c[0])
     last: dict[int, int] = {}
     backward = []
     for at, p, offset in log:

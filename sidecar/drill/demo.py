@@ -16,21 +16,22 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.audit.errors import AuditError
 from sidecar.audit.page import Mark, build, view
 from sidecar.audit.run.verdict import verdict as verdict_of
 from sidecar.audit.tables.gold import GOLD
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
-from sidecar.drill.artifacts import ArtifactError, kafka_libs
+from sidecar.drill.artifacts import kafka_libs
 from sidecar.drill.clients import backward_commits, double_owned, missing, not_in_audit
 from sidecar.drill.drills.group_under_test import GroupUnderTest
+from sidecar.drill.drills.run import STOPS_OF_CLIENTS
 from sidecar.drill.lake import audited, owned, rows
-from sidecar.drill.processes import DrillError, interrupt_on_sigterm
+from sidecar.drill.processes import interrupt_on_sigterm
 from sidecar.drill.scenario import GROUP, PARTITIONS, TOPIC, Scenario
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -148,9 +149,9 @@ def run_demo(out: Path, kafka: str) -> int:
         screen.close()
         console.print(f"[yellow]interrupted[/]; logs: {out / 'run'}")
         return 130
-    except (DrillError, ArtifactError, AuditError) as exc:
+    except STOPS_OF_CLIENTS as exc:
         screen.close()
-        console.print(f"[red]failed:[/] {exc}", markup=True)
+        console.print(f"[red]failed:[/] {escape(str(exc) or repr(exc))}")
         console.print(f"logs: {out / 'run'}")
         return 1
     finally:
@@ -260,13 +261,14 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         ("commits that went back", len(backward_commits(s.journals)), not backward_commits(s.journals)),
         *(check for group in s.beside for check in _checks(group, s.producer.ends)),
         ("writes of a fenced owner", verdict.stale_writes, not verdict.stale_writes),
+        ("epochs that went back", verdict.went_back, not verdict.went_back),
         ("records that the audit lacks", verdict.missing + verdict.lost + verdict.unreadable, verdict.complete),
     ]
     _print_intervals(console, mine)
     _print_owners(console, here[0] if here else -1, claims)
     _print_checks(console, checks)
     for line in [*double_owned(s.journals), *not_in_audit(s.journals, mine), *backward_commits(s.journals)][:10]:
-        console.print(f"  [red]{line}[/]")
+        console.print(f"  {line}", style="red", markup=False)
     ok = all(c[2] for c in checks) and bool(mine) and produced > 0
     cards: list[tuple[str, object, bool | None]] = [
         ("records produced and consumed", produced, None),

@@ -19,9 +19,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 
 from sidecar.core.vocabulary.internal_topics import OFFSETS
 from sidecar.drill.artifacts import KAFKA, cache_dir, class_archive, java, kafka_libs
@@ -61,6 +63,20 @@ def compiled() -> dict[str, str]:
     if not sys.dont_write_bytecode:
         return {}
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_dir() / "compiled")}
+
+
+def _answer(admin_port: int, path: str) -> tuple[bool, Any]:
+    """Returns whether an admin address gives a good answer, and its JSON: None if there is none, or a part of it, as of
+    a sidecar that is killed meanwhile."""
+    try:
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{admin_port}{path}", timeout=1.0)
+        except HTTPError as exc:
+            answer = exc
+        with answer:
+            return answer.status == HTTPStatus.OK, json.load(answer)
+    except (HTTPException, OSError, ValueError):
+        return False, None
 
 
 @dataclass
@@ -111,6 +127,8 @@ class LocalKafka:
     scram: Mapping[str, str] = field(default_factory=dict, repr=False)
     """User -> password. The users exist from the start, so brokers may be users, too."""
     nodes: list[Broker] = field(default_factory=list)
+    started: list[Process] = field(default_factory=list, repr=False)
+    """All brokers and sidecars that were started, also those that a drill has taken from their nodes."""
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
@@ -232,6 +250,7 @@ class LocalKafka:
             self.zookeeper.wait_without(node.node_id)
         command = [*self._java(self.jvm), "kafka.Kafka", str(self._config(node))]
         node.process = Process(f"broker-{node.node_id}", command, self.folder / f"broker-{node.node_id}.log").start()
+        self.started.append(node.process)
 
     def _java(self, opts: tuple[str, ...] = JVM) -> list[str]:
         """Return the command of a JVM with the brokers' classes, up to the main class."""
@@ -343,7 +362,9 @@ class LocalKafka:
         command = [sys.executable, "-m", self.sidecar_main, "run"]
         if tree is not None:
             env = {**env, "PYTHONPATH": str(tree)}
-        return Process(name, command, self.folder / f"{name}.log", {**env, **compiled()}, cwd=tree, sock=sock).start()
+        log, env = self.folder / f"{name}.log", {**env, **compiled()}
+        self.started.append(Process(name, command, log, env, cwd=tree, sock=sock).start())
+        return self.started[-1]
 
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until every running sidecar serves its partitions, and all of them agree on the owners."""
@@ -367,21 +388,13 @@ class LocalKafka:
 
     def get(self, n: Broker, path: str) -> Any:
         """Return JSON from a sidecar's admin address, or None if it gives no good answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}{path}", timeout=1.0) as res:
-                return json.load(res)
-        except (URLError, OSError, ValueError):
-            return None
+        good, answer = _answer(n.admin_port, path)
+        return answer if good else None
 
     def problems(self, n: Broker) -> list[str]:
         """Return the problems in a sidecar's /readyz; none if it is ready, or gives no answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{n.admin_port}/readyz", timeout=1.0):
-                return []
-        except HTTPError as exc:
-            return [str(p) for p in json.load(exc)["problems"]]
-        except (URLError, OSError):
-            return []
+        good, answer = _answer(n.admin_port, "/readyz")
+        return [str(p) for p in answer.get("problems", ())] if not good and isinstance(answer, dict) else []
 
     @cached_property
     def _admin(self) -> Any:
@@ -440,9 +453,8 @@ class LocalKafka:
             for part in (n.sidecar, n.coordinator):
                 if part is not None:
                     part.stop()
-        for n in self.nodes:
-            if n.process is not None:
-                n.process.kill()
+        for process in self.started:
+            process.kill()
         if self.zookeeper is not None:
             self.zookeeper.stop()
         if self.socket_units is not None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from sidecar.coordinator.membership.lease_commit import COMMIT_V
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Address, Cluster
-from sidecar.kafka.net import NO_ANSWER, BrokerConnection, ConnectionLost
+from sidecar.kafka.net import BrokerConnection, ConnectionLost
 from sidecar.kafka.security import PLAINTEXT, Security
 from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import heartbeat as hb
@@ -255,27 +255,28 @@ class Member:
         self, turn: Callable[[BrokerConnection], Awaitable[int]], pause_s: float, stopped: Callable[[], bool]
     ) -> None:
         """Ask the coordinator again and again; `turn` asks once and returns the error code. A late answer still counts
-        while the coordinator is looked up and asked anew."""
+        while the coordinator is looked up and asked anew. An answer that cannot be read, or any other unexpected
+        exception, ends the conversation, also if it comes late."""
         conn: BrokerConnection | None = None
         late: set[asyncio.Task[None]] = set()
-        while not stopped():
-            try:
-                if conn is None or conn.closed:
-                    conn = await self._coordinator()
-                request = asyncio.create_task(self._ask(conn, turn))
-                done, _ = await asyncio.wait({request}, timeout=PATIENCE_S)
-                if not done:
-                    late.add(request)
-                    request.add_done_callback(late.discard)
-                    conn = None  # it is closed when its request ends
-            except ConnectionLost as exc:
-                self.refused[type(exc).__name__] += 1
-            while len(late) >= LATE and not stopped():
-                await asyncio.wait(late, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(pause_s)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        async with asyncio.TaskGroup() as requests:
+            while not stopped():
+                try:
+                    if conn is None or conn.closed:
+                        conn = await self._coordinator()
+                    request = requests.create_task(self._ask(conn, turn))
+                    done, _ = await asyncio.wait({request}, timeout=PATIENCE_S)
+                    if not done:
+                        late.add(request)
+                        request.add_done_callback(late.discard)
+                        conn = None  # it is closed when its request ends
+                except ConnectionLost as exc:
+                    self.refused[type(exc).__name__] += 1
+                while len(late) >= LATE and not stopped():
+                    await asyncio.wait(late, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.sleep(pause_s)
+            for task in late:
+                task.cancel()
         if conn is not None:
             conn.close()
 
@@ -283,7 +284,7 @@ class Member:
         started, keep = time.monotonic(), False
         try:
             keep = await turn(conn) not in ELSEWHERE and time.monotonic() - started < PATIENCE_S
-        except NO_ANSWER as exc:
+        except (ConnectionLost, TimeoutError) as exc:
             self.refused[type(exc).__name__] += 1
         finally:
             if not keep:

@@ -91,8 +91,11 @@ class Process:
         self.lines = lines
         self.cwd = cwd
         self._popen: subprocess.Popen[str] | None = None
+        self._stopped = False
+        """Whether it was stopped or killed from here."""
 
     def start(self) -> Process:
+        self._stopped = False
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a") as out:
             self._popen = subprocess.Popen(
@@ -128,6 +131,17 @@ class Process:
         return None if self._popen is None else self._popen.poll()
 
     @property
+    def died(self) -> bool:
+        """Whether it has ended, and was neither stopped nor killed from here."""
+        return self.returncode is not None and not self._stopped
+
+    def require_running(self, what: str) -> None:
+        """Raises DrillError if it does not run. `what`: what is waited for."""
+        if not self.alive:
+            ended = f"{self.name} ended ({self.returncode}) while waiting for {what}"
+            raise DrillError(f"{ended}; log: {self.log}\n{self.tail()}")
+
+    @property
     def worker_pid(self) -> int:
         """Process id of the worker, a sidecar's only child (process/parent.py); of this process if it has none."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
@@ -150,6 +164,7 @@ class Process:
         """Send SIGTERM, and SIGKILL if the process still runs after `timeout_s`."""
         if self._popen is None:
             return None
+        self._stopped |= self.alive
         self.signal(signal.SIGTERM)
         try:
             self._popen.wait(timeout_s)
@@ -160,6 +175,7 @@ class Process:
     def kill(self) -> None:
         """Send SIGKILL to this process and its children: a sidecar's parent and worker die, as with their container."""
         if self._popen is not None and self._popen.poll() is None:
+            self._stopped = True
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
 
@@ -207,8 +223,7 @@ def wait_until(
     until = time.monotonic() + timeout_s
     while not check():
         for p in procs:
-            if not p.alive:
-                raise DrillError(f"{p.name} ended ({p.returncode}) while waiting for {what}; log: {p.log}\n{p.tail()}")
+            p.require_running(what)
         if time.monotonic() > until:
             logs = "".join(f"\n{p.name}: {p.log}\n{p.tail(4)}" for p in procs)
             raise DrillError(f"{what}: not within {timeout_s:g} s{logs}")

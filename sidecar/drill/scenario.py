@@ -91,8 +91,8 @@ class Scenario:
         self.report(f"topic {self.topic} ({PARTITIONS} partitions) and a steady producer")
         for kind in kinds:
             group = group_under_test("sidecar", kind, f"{GROUP}-{kind}", k.bootstrap, PLACES[kind])
-            group.open(k, self.topic, kind)
             self.beside.append(group)
+            group.open(k, self.topic, kind)
 
     def consumer(self, name: str) -> Client:
         make = java_consumer if name.startswith("java") else python_consumer
@@ -116,12 +116,11 @@ class Scenario:
 
     # ---- waiting ------------------------------------------------------------------------------------------
     def wait(self, what: str, check: Callable[[], bool], timeout_s: float) -> float:
-        """Wait until `check()` is true, and return the seconds it took. Fails if a broker or sidecar has ended."""
+        """Wait until `check()` is true, and return the seconds it took. Raises DrillError if it takes too long, or if
+        a process has ended unexpectedly, even if `check()` is true without it."""
         start = time.monotonic()
+        self.require_running(what)
         while not check():
-            for p in self.kafka.processes():
-                if not p.alive:
-                    raise DrillError(f"{p.name} ended ({p.returncode}); log: {p.log}\n{p.tail()}")
             if time.monotonic() - start > timeout_s:
                 held = {c.name: sorted(c.journal.current()) for c in self.clients}
                 lacks = {g.group: g.lost(self.producer.ends) for g in self.beside if self.producer is not None}
@@ -130,7 +129,15 @@ class Scenario:
                     f" logs: {self.kafka.folder}"
                 )
             time.sleep(0.05)
+            self.require_running(what)
         return time.monotonic() - start
+
+    def require_running(self, what: str) -> None:
+        """Raises DrillError if a process has ended that was not stopped. `what`: what is waited for."""
+        producer = [self.producer.process] if self.producer is not None else []
+        for p in (*self.kafka.processes(), *(c.process for c in self.all_clients), *producer):
+            if p.died:
+                p.require_running(what)
 
     def consumed_all(self) -> bool:
         """Return whether the groups of further kinds have processed all records."""

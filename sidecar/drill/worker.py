@@ -115,14 +115,22 @@ def consume(a: argparse.Namespace) -> None:
             ],
         )
         offsets = [TopicPartition(a.topic, p, max(last for _, last in mine) + 1) for p, mine in runs.items()]
-        try:
-            done = consumer.commit(offsets=offsets, asynchronous=False) or []
-            bad = [p for p in done if p.error is not None]
-            emit("offsets_committed", success=not bad, offsets=[_offset(p) for p in done if p.error is None])
-        except KafkaException as exc:
-            emit("offsets_committed", success=False, offsets=[], error=str(exc))
+        commit(consumer, offsets)
     consumer.close()
     emit("shutdown_complete")
+
+
+def commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
+    """Commits, and reports each partition for itself: the coordinator may take some, and refuse others."""
+    try:
+        done = consumer.commit(offsets=offsets, asynchronous=False) or []
+    except KafkaException as exc:
+        emit("offsets_committed", success=False, offsets=[], error=str(exc))
+        return
+    if taken := [_offset(p) for p in done if p.error is None]:
+        emit("offsets_committed", success=True, offsets=taken)
+    if refused := [f"partition {p.partition}: {p.error}" for p in done if p.error is not None]:
+        emit("offsets_committed", success=False, offsets=[], error="; ".join(refused))
 
 
 def _offset(p: TopicPartition) -> dict[str, Any]:

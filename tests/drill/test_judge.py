@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
+from collections.abc import Callable
+from functools import partial
+from http.client import IncompleteRead
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from sidecar.drill.artifacts import ArtifactError
 from sidecar.drill.clients import Client, Owned
-from sidecar.drill.drills import playing
+from sidecar.drill.drills import judge, playing, restore, rollout, topic
+from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.group_under_test import GroupUnderTest, StreamsGroupUnderTest, group_under_test
 from sidecar.drill.drills.judge import Verdict, judge_audit, judge_group, lost_commits
+from sidecar.drill.drills.restore import Restore
+from sidecar.drill.drills.rollout import RollOut, TakeOut
 from sidecar.drill.drills.run import Result
 from sidecar.drill.drills.sidecars import KillOwner, Stop
-from sidecar.drill.drills.spec import Finding
+from sidecar.drill.drills.spec import Drill, Finding
+from sidecar.drill.drills.topic import StateTopic
 from sidecar.drill.kinds import SinkReader
 from sidecar.drill.processes import DrillError, Process
-from sidecar.drill.worker import note
+from sidecar.drill.worker import commit, note
 
 PRODUCED = {0: 10, 1: 10}
 
@@ -100,12 +113,71 @@ def test_a_commit_that_goes_back(tmp_path: Any) -> None:
     assert verdict_of(c).backward_commits == 1
 
 
+def test_a_commit_of_which_a_part_was_refused(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Symptom: the offsets that were acknowledged in it did not count, and nobody would have missed them."""
+    done = [TopicPartition("t", 0, 20), TopicPartition("t", 1, 20)]
+    refused = SimpleNamespace(topic="t", partition=2, offset=20, error="fenced")
+    commit(SimpleNamespace(commit=lambda **_: [*done, refused]), done)  # type: ignore[arg-type]
+    client = under_test(tmp_path).clients[1]
+    for line in capsys.readouterr().out.splitlines():
+        client.journal.add(json.loads(line))
+    assert [(p, offset) for _, p, offset in client.journal.commit_log[1:]] == [(0, 20), (1, 20)]
+    assert client.journal.errors == ["partition 2: fenced"]
+
+
+def test_a_commit_that_goes_back_within_a_millisecond(tmp_path: Any) -> None:
+    """Symptom: commits of one millisecond were sorted by their offsets, so that none of them went back."""
+    c = under_test(tmp_path)
+    c.clients[1].journal.commit_log = [(1500, 1, 7), (1500, 1, 10)]
+    assert verdict_of(c).backward_commits == 0
+    c.clients[1].journal.commit_log = [(1500, 1, 10), (1500, 1, 7)]
+    assert verdict_of(c).backward_commits == 1
+
+
 def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
-    owners = [{"ms": ms, "grade": grade} for ms, grade in ((5, "proven"), (15, "proven"), (15, "possible"))]
-    tables: dict[str, list[dict[str, Any]]] = {"second_owners": owners, "stale_writes": [{"ms": 5}, {"ms": 16}]}
     verdict = Verdict()
-    judge_audit(tables, verdict, since_ms=10)
-    assert (verdict.double_owned, verdict.stale_writes) == (1, 1)
+    judge_audit(audited(5, 15, 15, 16), verdict, since_ms=10)
+    assert (verdict.double_owned, verdict.stale_writes, verdict.backward_epochs) == (2, 3, 3)
+
+
+def audited(*at_ms: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns tables of an audit with a fault of each kind at these moments, and one second owner that is only possible
+    at the last."""
+    owners = [{"ms": ms, "grade": "proven"} for ms in at_ms[:-1]] + [{"ms": at_ms[-1], "grade": "possible"}]
+    epochs = [{"from_ms": ms, "went_back": back} for ms in at_ms for back in (True, False)]
+    return {"second_owners": owners, "stale_writes": [{"ms": ms} for ms in at_ms], "rebalances": epochs}
+
+
+def deletes(drill: Drill, i: int) -> Callable[[Ground], object]:
+    """Returns the part of a round in which a drill deletes the state topic."""
+    return drill.take_out if isinstance(drill, TakeOut) else partial(drill.fault, i=i)
+
+
+@pytest.mark.parametrize(
+    ("drill", "i"),
+    [(StateTopic({}), 0), (StateTopic({}), 1), (Restore({}), 0), (Restore({}), 1), (TakeOut({}), 0)],
+    ids=["state-topic", "state-topic anew", "restore", "restore older", "take-out"],
+)
+def test_a_topic_is_judged_before_it_is_deleted(monkeypatch: pytest.MonkeyPatch, drill: Drill, i: int) -> None:
+    """Symptom: the audit at the end saw the last topic only, and that of `take-out` nothing of the rollout before: a
+    second owner in any earlier one was never found."""
+    done = MagicMock()
+    done.audited.return_value, done.deleted.return_value = audited(11, 12), {}
+    group = MagicMock(clients=[MagicMock()], members=[MagicMock(group="g", epoch=1)])
+    ground = MagicMock(since_ms=10, under_test=[group])
+    ground.kafka.nodes, ground.kafka.command_config, ground.kafka.folder = [], (), Path()
+    ground.admin().delete_topics = done.deleted
+    commands = {"command": (1, "refused"), "must": "done", "find_well": None, "set_patterns": None, "wait_where": None}
+    for module, (name, answer) in itertools.product((restore, rollout), commands.items()):
+        monkeypatch.setattr(module, name, lambda *_, answer=answer, **__: answer, raising=False)
+    monkeypatch.setattr(topic, "REPORT_S", 0.0)
+    monkeypatch.setattr(topic, "_created", MagicMock())
+    monkeypatch.setattr("asyncio.run", lambda _: 0)
+    monkeypatch.setattr(judge, "audit", done.audited)
+    deletes(drill, i)(ground)
+    assert [call[0] for call in done.mock_calls] == ["audited", "deleted"]
+    (found,) = (f for f in drill.findings if f.what == "the audit before the topic is deleted")
+    assert not found.ok and len(found.found) == 5  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +215,19 @@ STUCK: dict[str, Exception] = {
     "a command that fails": subprocess.CalledProcessError(1, "kafka-topics.sh"),
     "a program that is not there": FileNotFoundError(2, "No such file or directory"),
     "a wait": TimeoutError(),
+    "an answer that breaks off": IncompleteRead(b""),
     "a drill's own error": DrillError("not within 90 s"),
 }
+WHERE = ("start", "prepare")
 
 
-@pytest.mark.parametrize("where", ["start", "prepare"])
-@pytest.mark.parametrize("error", STUCK.values(), ids=STUCK)
+@pytest.mark.parametrize(
+    ("error", "where"),
+    [
+        *(pytest.param(error, where, id=f"{what}-{where}") for what, error in STUCK.items() for where in WHERE),
+        pytest.param(ArtifactError("it needs a JDK"), "prepare", id="a program that cannot be compiled"),
+    ],
+)
 def test_a_drill_that_is_stuck_is_a_result_and_the_next_one_is_played(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, where: str
 ) -> None:
@@ -168,3 +247,13 @@ def test_a_drill_that_is_stuck_is_a_result_and_the_next_one_is_played(
     playing.play_all([first, second], 1, tmp_path, "4", print, told.append, stages)  # type: ignore[arg-type]
     assert [r.drill for r in told] == [first.name, second.name]
     assert all(r.problem and not r.ok for r in told) and stage.stopped == 2
+
+
+def test_a_rollout_says_how_many_groups_the_sidecars_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a rollout that had failed said that the sidecars had all groups."""
+    ground = MagicMock(under_test=[MagicMock(group="g", members=[MagicMock(group="m")])])
+    for places, found in (({"g": "sidecar", "m": "broker"}, "1 of 2"), ({}, "0 of 2")):
+        monkeypatch.setattr(rollout, "whereabouts", lambda _, places=places: places)
+        drill = RollOut({})
+        drill.heal(ground, 0)
+        assert [(f.found, f.ok) for f in drill.findings] == [(found, False)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from sidecar.drill.clients import Client
 from sidecar.drill.drills.group_under_test import PARTITIONS, GroupUnderTest
 from sidecar.drill.drills.measure import FIGURES, beside, longest_pause, summary, times_of
 from sidecar.drill.drills.spec import Mark
-from sidecar.drill.members import LATE_S, LOOK_S, Member, Members
+from sidecar.drill.members import LATE_S, LOOK_S, PATIENCE_S, Member, Members
+from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import Process, wait_until
+from sidecar.wire.primitives import WireError
 
 FAULT, HEALED, END = Mark(10, 10_000, "fault"), Mark(15, 15_000, "healed"), Mark(20, 20_000, "well")
 
@@ -94,7 +97,16 @@ def test_a_group_is_well_when_all_its_partitions_have_a_commit(tmp_path: Any) ->
 def test_percentiles_over_rounds() -> None:
     names = [name for name in FIGURES if name != "joins"]
     rounds = [dict.fromkeys(names, float(i)) for i in range(1, 21)]
-    assert summary(rounds)["heartbeats"] == {"p50": 10.5, "p95": 20.0, "max": 20.0}
+    assert summary(rounds)["heartbeats"] == {"p50": 10.5, "p95": 19.0, "max": 20.0}
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 19, 20, 21, 50, 100, 1_000])
+@pytest.mark.parametrize("percent", [50, 95, 99, 100])
+def test_a_percentile_is_the_lowest_value_that_so_many_do_not_exceed(n: int, percent: int) -> None:
+    """Symptom: of 20 and of 50 rounds p95 was one rank too high, of 20 the maximum."""
+    values = list(range(n, 0, -1))
+    enough = [v for v in values if 100 * sum(w <= v for w in values) >= percent * n]
+    assert percentile(values, percent / 100) == min(enough)
 
 
 def test_bystanders_are_not_blamed_for_the_time_in_which_nobody_asked_them() -> None:
@@ -125,3 +137,34 @@ def test_members_know_when_their_loop_stood_still() -> None:
         crew.stop()
     ((since, to),) = crew.stood_still[:1]
     assert to - since > LATE_S and crew.failed is None
+
+
+class Astonished(Member):
+    """A member whose coordinator gives an answer that this client has no words for, or that it cannot read."""
+
+    error: Exception = IndexError("no topic in the answer")
+
+    async def _coordinator(self) -> Any:
+        return SimpleNamespace(closed=False, close=lambda: None)
+
+    async def _heartbeat(self, conn: Any) -> int:
+        raise self.error
+
+    _commit = _heartbeat
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("patience_s", [PATIENCE_S, 0.0], ids=["in time", "late"])
+@pytest.mark.parametrize("error", [Astonished.error, WireError("no topic in the answer")], ids=repr)
+def test_an_answer_that_astonishes_a_member_fails_the_drill(
+    error: Exception, patience_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: nobody looked at the exception of a request, and the member went on asking."""
+    monkeypatch.setattr("sidecar.drill.members.PATIENCE_S", patience_s)
+    monkeypatch.setattr(Astonished, "error", error)
+    crew = Members([Astonished("g", "consumer", [], "t")]).start()
+    try:
+        wait_until("the failure", lambda: crew.failed is not None, 60)
+    finally:
+        crew.stop()
+    assert "no topic in the answer" in repr(crew.failed)

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,9 @@ def test_a_sidecar_is_asked_which_version_it_is(tells: str, told: str) -> None:
 def test_an_upgrade_that_runs_the_same_code_throughout_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the cluster did not start the sidecars of another tree."""
     nodes, trees = [Broker(n, 0, 0, 0, 0, 0, 0) for n in (1, 2, 3)], dict[int, Path]()
-    ground = Ground(SimpleNamespace(nodes=nodes, trees=trees, owners=lambda node: {"active": [0]}), print)  # type: ignore[arg-type]
+    owned = {"active": [0]}
+    kafka: Any = SimpleNamespace(nodes=nodes, trees=trees, owners=lambda node: owned, processes=list)
+    ground = Ground(kafka, print)
     monkeypatch.setattr(ground, "settled", lambda patience_s: 0.0)
     monkeypatch.setattr(upgrade, "replace_one", lambda drill, ground, node: None)
     drill = upgrade.RollingUpgrade()

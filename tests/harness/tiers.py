@@ -202,14 +202,27 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
                 world.finish(item._request)  # type: ignore[attr-defined]
 
 
+def _take_no_skip(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
+    strict = config.getoption("--tier") in ("all", "nightly") or config.getoption("--only-tier") is not None
+    if report.skipped and strict:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and nothing may be skipped in this tier: {report.longrepr}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    """A file that skips itself is a skip, too."""
+    report = yield
+    _take_no_skip(report, collector.config)
+    return report
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """In test-all and nightly everything is installed, so a skip is a failure there."""
     report = yield
-    strict = item.config.getoption("--tier") in ("all", "nightly") or item.config.getoption("--only-tier") is not None
-    if report.skipped and strict and not hasattr(report, "wasxfail"):
-        report.outcome = "failed"
-        report.longrepr = f"skipped, and nothing may be skipped in this tier: {report.longrepr}"
+    if not hasattr(report, "wasxfail"):
+        _take_no_skip(report, item.config)
     if report.failed:
         seed = os.environ[FIRST_SEED]
         report.sections.append(

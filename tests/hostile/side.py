@@ -15,9 +15,9 @@ from math import inf
 import psutil
 from confluent_kafka import Producer
 
-from benchmarks.common import percentile
 from benchmarks.heartbeat import TOPIC
 from sidecar.drill.local import LocalKafka
+from sidecar.drill.percentiles import percentile
 from sidecar.drill.processes import Process
 from sidecar.wire.frames import request_frame
 from sidecar.wire.generated import metadata as md

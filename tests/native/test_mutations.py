@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("sidecar.native._groups")
+pytestmark = pytest.mark.skipif(find_spec("sidecar.native._groups") is None, reason="the kernels are not compiled")
 
 HEAD = """
 from array import array

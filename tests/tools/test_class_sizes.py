@@ -56,6 +56,13 @@ def test_a_class_within_a_function_is_one() -> None:
     assert list(class_sizes.classes_of(ast.parse("def f():\n    class A: ...\n"))) == [("A", Size(0, 0, 0))]
 
 
+def test_of_classes_with_one_name_the_largest_numbers_count() -> None:
+    """Symptom: a smaller one hid a larger one of the same name in another file."""
+    sizes = [Size(40, 1, 1), Size(26, 20, 1), Size(1, 1, 1)]
+    for order in (sizes, sizes[::-1]):
+        assert class_sizes.large(("A", s) for s in order) == {"A": Size(40, 20, 1)}
+
+
 @pytest.mark.parametrize("which", range(3))
 def test_the_limits_are_still_allowed_and_one_more_is_not(which: int) -> None:
     counts = [1, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_tests_of_one_world_are_neighbours_and_the_last_one_ends_it(tmp_path: Pa
     kafka = ["begins kafka", "a", "d", "begins spark", "f", "ends topic", "ends kafka", "ends spark"]
     trio = ["begins trio_world", "c", "e", "ends trio_world"]
     assert told == [*kafka, *trio, "b", "g"], out
+
+
+SKIPS = {
+    "by a mark": "import pytest\n@pytest.mark.skip\ndef test_a(): ...\n",
+    "by its program": "import pytest\n@pytest.mark.needs('no-such-program')\ndef test_a(): ...\n",
+    "in its body": "import pytest\ndef test_a(): pytest.skip()\n",
+    "in a fixture": "import pytest\n@pytest.fixture\ndef f(): pytest.skip()\ndef test_a(f): ...\n",
+    "with its file": "import pytest\npytest.importorskip('no_such_module')\ndef test_a(): ...\n",
+}
+
+
+@pytest.mark.tier("test")  # it runs pytest
+@pytest.mark.parametrize("source", SKIPS.values(), ids=SKIPS)
+def test_a_skip_is_a_failure_in_late_tiers(source: str, tmp_path: Path, root: Path) -> None:
+    """Symptom: a file that skipped itself was passed over in every tier."""
+    (tmp_path / "test_suite.py").write_text(source)
+    plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", "-qs", "-c", os.devnull, *plugins, str(tmp_path)]
+    ran = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=False)
+    codes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert ran([*command, "--tier", "test"]).returncode in codes
+    strict = ran([*command, "--tier", "all"])
+    assert strict.returncode not in codes and "nothing may be skipped in this tier" in strict.stdout
 
 
 def test_a_world_goes_on_for_the_next_one_of_its_tests() -> None:

@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Any
 from urllib.error import HTTPError
 
 from sidecar.drill.drills.ground import Ground
@@ -23,16 +24,28 @@ BEFORE_ABOUT = "before /about"
 """Stands for the version of a sidecar without /about."""
 
 
+def _ran(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sidecar.cli.main", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
 def command(*args: str) -> tuple[int, str]:
     """Run `sidecar ARGS`; return its exit code and output."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sidecar.cli.main", *args],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    done = _ran(*args)
     return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def rows_of(*args: str, codes: Sequence[int] = (0,)) -> list[dict[str, Any]]:
+    """Run `sidecar ARGS -o json`; return the rows of its stdout. librdkafka may complain on stderr meanwhile. Raises
+    DrillError if the exit code is none of `codes`, or if a line is no JSON."""
+    done = _ran(*args, "-o", "json")
+    try:
+        if done.returncode in codes:
+            return [json.loads(line) for line in done.stdout.splitlines()]
+    except ValueError:
+        pass  # the error below shows the line
+    output = (done.stdout + done.stderr).strip()[-500:]
+    raise DrillError(f"sidecar {' '.join(args)}: exit code {done.returncode}: {output}")
 
 
 def must(*args: str) -> str:
@@ -48,10 +61,7 @@ def doctor(ground: Ground) -> dict[str, str]:
     DrillError if it has no result."""
     admins = (word for n in ground.kafka.nodes for word in ("--admin", f"127.0.0.1:{n.admin_port}"))
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
-    code, output = command("doctor", *where, *admins, "-o", "json")
-    if code not in (0, 1):
-        raise DrillError(f"sidecar doctor: exit code {code}: {output[-500:]}")
-    checks = [json.loads(line) for line in output.splitlines()]
+    checks = rows_of("doctor", *where, *admins, codes=(0, 1))
     return {c["name"]: f"{c['status']}: {c['finding']}" for c in checks if c["status"] != "ok"}
 
 
@@ -92,10 +102,10 @@ def whereabouts(ground: Ground, groups: Sequence[str] = ()) -> dict[str, str]:
     """Return where each of these groups, or each group under test, is, by `sidecar groups list`; empty while the
     command fails."""
     where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
-    code, output = command("groups", "list", *where, "-o", "json")
-    if code != 0:
+    try:
+        places = {row["group"]: str(row["where"]) for row in rows_of("groups", "list", *where)}
+    except DrillError:
         return {}
-    places = {row["group"]: str(row["where"]) for row in map(json.loads, output.splitlines())}
     return {name: places.get(name, "") for name in groups or groups_of(ground)}
 
 

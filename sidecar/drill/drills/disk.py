@@ -44,9 +44,13 @@ class SmallDisks(LocalKafka):
         super().start_brokers()
 
     def stop(self) -> None:
-        super().stop()
-        while self.mounted:
-            subprocess.run(["umount", "-l", str(self.mounted.pop())], check=True)
+        try:
+            super().stop()
+        finally:
+            umounts = [(str(p), subprocess.run(["umount", "-l", str(p)], check=False)) for p in self.mounted]
+            self.mounted.clear()
+        if left := [path for path, done in umounts if done.returncode != 0]:
+            raise DrillError(f"these file systems are still mounted: {', '.join(left)}")
 
 
 def small_disks(folder: Path, version: str) -> SmallDisks:

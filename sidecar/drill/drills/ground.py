@@ -53,6 +53,8 @@ class Ground:
         self.crew: Members | None = None
         self.kinds: tuple[str, ...] = KINDS
         """The kinds of the groups under test."""
+        self.since_ms = 0
+        """The begin of the drill, in Unix ms. Earlier findings of the audit belong to another drill."""
         self.unknown_kinds: set[str] = set()
         """Kinds of records that a drill writes and this version does not know."""
         self.clients_may_end = False
@@ -104,6 +106,8 @@ class Ground:
     def cast(self, tag: str, beside_kafka: bool) -> None:
         """Make the topic, and start the producer, the clients and the members of one drill."""
         k = self.kafka
+        self.since_ms = int(time.time() * 1000)
+        self.under_test, self.clients_may_end, self.crew = [], False, None  # those of the drill before have ended
         self.topic = f"topic-{tag}"
         names = [self.topic, *(sink_of(self.topic) for kind in self.kinds if kind == STREAMS)]
         new = [NewTopic(name, PARTITIONS, min(3, len(k.nodes))) for name in names]
@@ -116,12 +120,12 @@ class Ground:
         native = KINDS if k.has_consumer_groups else KINDS[1:]
         cast = [("sidecar", kind, k.bootstrap) for kind in self.kinds]
         cast += [("kafka", kind, k.internal) for kind in native if beside_kafka]
-        self.under_test, self.clients_may_end = [], False
         for side, kind, bootstrap in cast:
             prefix = f"{'drill' if side == 'sidecar' else 'native'}-{tag}-{kind}"
             group = first if (side, kind) == cast[0][:2] else sibling_group(first, prefix, STATE_PARTITIONS)
             assert partition_for(group, STATE_PARTITIONS) == partition_for(first, STATE_PARTITIONS)
-            self.under_test.append(self._with_clients(tag, group_under_test(side, kind, group, bootstrap)))
+            self.under_test.append(group_under_test(side, kind, group, bootstrap))
+            self._open(tag, self.under_test[-1])
         self.bystanders = self._bystanders(tag, elsewhere) if beside_kafka and elsewhere else {}
         bystanders = [m for members in self.bystanders.values() for m in members]
         self.crew = Members([*(m for c in self.under_test for m in c.members), *bystanders]).start()
@@ -167,13 +171,13 @@ class Ground:
     def addresses(bootstrap: str) -> list[tuple[str, int]]:
         return [(h, int(p)) for h, p in (a.rsplit(":", 1) for a in bootstrap.split(","))]
 
-    def _with_clients(self, tag: str, c: GroupUnderTest) -> GroupUnderTest:
+    def _open(self, tag: str, c: GroupUnderTest) -> None:
+        """Start the group's clients, and make its members."""
         c.open(self.kafka, self.topic, f"{tag}-{c.side}-{c.kind}")
         for i in range(MEMBERS):
             name = sibling_group(c.group, f"{c.group}-m{i}", STATE_PARTITIONS)
             where = self.addresses(c.bootstrap)
             c.members.append(Member(name, c.measured_as, where, self.topic, security=self.kafka.security))
-        return c
 
     @property
     def clients(self) -> list[Client]:
@@ -189,22 +193,24 @@ class Ground:
 
     def wait(self, what: str, check: Callable[[], bool], timeout_s: float, step_s: float = 0.05) -> float:
         """Wait until `check()` is true, and return the seconds it took. Raises DrillError if it takes too long, or if
-        a process has ended unexpectedly."""
+        a process has ended unexpectedly, even if `check()` is true without it."""
         start = time.monotonic()
+        self.require_running(what)
         while not check():
-            if self.clients_may_end:
-                self.replace_ended()
-            for p in self.processes():
-                if not p.alive:
-                    raise DrillError(
-                        f"{p.name} ended ({p.returncode}) while waiting for {what}; log: {p.log}\n{p.tail()}"
-                    )
-            if self.crew is not None and self.crew.failed is not None:
-                raise DrillError(f"a member failed: {self.crew.failed!r}") from self.crew.failed
             if time.monotonic() - start > timeout_s:
                 raise DrillError(f"{what}: not within {timeout_s:g} s; {self._state()}")
             time.sleep(step_s)
+            self.require_running(what)
         return time.monotonic() - start
+
+    def require_running(self, what: str) -> None:
+        """Raises DrillError if a process has ended unexpectedly, or if a member failed. `what`: what is waited for."""
+        if self.clients_may_end:
+            self.replace_ended()
+        for p in self.processes():
+            p.require_running(what)
+        if self.crew is not None and self.crew.failed is not None:
+            raise DrillError(f"a member failed: {self.crew.failed!r}") from self.crew.failed
 
     def replace_ended(self) -> None:
         for c in self.under_test:

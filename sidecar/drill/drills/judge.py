@@ -13,6 +13,7 @@ from sidecar.audit.errors import AuditError
 from sidecar.drill.clients import double_owned
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.group_under_test import GroupUnderTest
+from sidecar.drill.drills.spec import Drill
 from sidecar.drill.lake import audited, rows
 from sidecar.drill.local import LocalKafka
 
@@ -28,6 +29,7 @@ class Verdict:
     backward_commits: int = 0
     double_owned: int = 0
     stale_writes: int = 0
+    backward_epochs: int = 0
     evidence: list[str] = field(default_factory=list)
 
     @property
@@ -41,6 +43,7 @@ class Verdict:
             "backward_commits": self.backward_commits,
             "double_owned": self.double_owned,
             "stale_writes": self.stale_writes,
+            "backward_epochs": self.backward_epochs,
         }
 
     def add(self, name: str, lines: list[str], source: str) -> None:
@@ -84,6 +87,16 @@ def judge_audit(tables: Mapping[str, list[dict[str, Any]]], verdict: Verdict, si
     proven = [o for o in tables["second_owners"] if o["grade"] == "proven" and o["ms"] >= since_ms]
     verdict.add("double_owned", [_line(o) for o in proven], "audit")
     verdict.add("stale_writes", [_line(w) for w in tables["stale_writes"] if w["ms"] >= since_ms], "audit")
+    back = [r for r in tables["rebalances"] if r["went_back"] and r["from_ms"] >= since_ms]
+    verdict.add("backward_epochs", [_line(r) for r in back], "audit")
+
+
+def find_before_deletion(drill: Drill, ground: Ground) -> None:
+    """Note the audit's findings of this drill about a state topic that is deleted next. The audit at the end sees only
+    the topic that is there then."""
+    verdict = Verdict()
+    judge_audit(audit(ground.kafka, ground.unknown_kinds), verdict, ground.since_ms)
+    drill.find("the audit before the topic is deleted", verdict.evidence or "no fault", verdict.ok)
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -91,10 +104,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def audit(kafka: LocalKafka, unknown: Collection[str] = ()) -> dict[str, list[dict[str, Any]]]:
-    """Bring the lake of this cluster up to date; return its faults, by table. Raises AuditError if the topic or a
-    record in it cannot be read, except for records of the kinds `unknown`."""
+    """Bring the lake of this cluster up to date; return its tables with faults, by name. Raises AuditError if the topic
+    or a record in it cannot be read, except for records of the kinds `unknown`."""
     lake = audited(kafka.internal, kafka.folder / "lake", kafka.command_config)
-    faults = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "unreadable")}
+    faults = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "rebalances", "unreadable")}
     if lost := [r for r in faults["unreadable"] if r["kind"] not in unknown]:
         raise AuditError(f"{len(lost)} records cannot be read: {_line(lost[0])}")
     return faults

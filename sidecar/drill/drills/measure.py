@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sidecar.drill.drills.group_under_test import GroupUnderTest
 from sidecar.drill.drills.spec import Mark
 from sidecar.drill.members import Accepted, Member
+from sidecar.drill.percentiles import percentile
 
 FIGURES = (
     "first commit",
@@ -114,10 +115,9 @@ def summary(rounds: Sequence[Times]) -> dict[str, dict[str, float]]:
     out = {}
     for name in [f for f in FIGURES if f in rounds[0]]:
         values = sorted(r[name] for r in rounds)
-        p95 = values[min(len(values) - 1, round(0.95 * len(values)))]
         out[name] = {
             "p50": round(statistics.median(values), 3),
-            "p95": round(p95, 3),
+            "p95": round(percentile(values, 0.95), 3),
             "max": round(values[-1], 3),
         }
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sidecar.drill.drills.measure import FIGURES
@@ -45,8 +46,8 @@ def _verdict(result: Result) -> Table:
         table.add_column(head)
     for name, count in result.verdict.counts().items():
         table.add_row(name.replace("_", " "), str(count), _word(count == 0))
-    for f in result.findings:
-        table.add_row(f.what, str(f.found), _word(f.ok))
+    for f in result.findings:  # texts of logs and commands: what stands in brackets there is no markup
+        table.add_row(escape(f.what), escape(str(f.found)), _word(f.ok))
     return table
 
 

@@ -6,6 +6,7 @@ import time
 
 from sidecar.drill.drills.commands import command, find_well, must
 from sidecar.drill.drills.ground import Ground
+from sidecar.drill.drills.judge import find_before_deletion
 from sidecar.drill.drills.sidecars import end_one
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.drills.topic import delete
@@ -35,6 +36,7 @@ class Restore(Drill):
         if older:
             ground.report(must("state", "dump", str(file), *where))
             self._time_passes(ground, moved)
+        find_before_deletion(self, ground)  # not while the sidecars are stopped: it takes as long as half a session
         before = self._epochs(ground)
         mark = Mark.now(
             f"all sidecars are stopped, and the state topic is restored from {'an older' if older else 'a'} dump"

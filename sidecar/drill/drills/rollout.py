@@ -15,7 +15,7 @@ from sidecar.drill.drills.brokers import broker_of
 from sidecar.drill.drills.commands import find_well, groups_of, must, set_patterns, wait_where, whereabouts
 from sidecar.drill.drills.ground import OWNERS_GROUP, PROPERTIES, STATE_TOPIC, Ground
 from sidecar.drill.drills.group_under_test import KINDS
-from sidecar.drill.drills.judge import Verdict, audit, judge_audit
+from sidecar.drill.drills.judge import find_before_deletion
 from sidecar.drill.drills.sidecars import STOPS_WITHIN_S, sidecar_of
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.local import Broker, LocalKafka
@@ -76,13 +76,12 @@ class _Deployment(Drill):
     # ---- and back -----------------------------------------------------------------------------------------
     def take_out(self, ground: Ground) -> list[Mark]:
         """Give the groups back, then remove the sidecars, then the state topic."""
-        since_ms = int(time.time() * 1000)
         marks = [Mark.now("the groups are given back")]
         must("groups", "release", ground.under_test[0].group, "--bootstrap", ground.kafka.bootstrap)
         set_patterns(ground, "")
         wait_where(ground, "broker", MOVED_S)
         ground.settled(self.patience_s)
-        self._audited(ground, since_ms)
+        find_before_deletion(self, ground)
         for node in ground.kafka.nodes:
             marks.append(Mark.now(f"broker {node.node_id} is without its sidecar"))
             process, node.sidecar = sidecar_of(node), None
@@ -104,13 +103,6 @@ class _Deployment(Drill):
         k.configure(node)
         k.start_broker(node)
         ground.wait("the broker to listen", lambda: port_open(k.clients_listener(node)), 90)
-
-    def _audited(self, ground: Ground, since_ms: int) -> None:
-        """Note the audit's findings about the topic that is deleted next."""
-        verdict = Verdict()
-        judge_audit(audit(ground.kafka), verdict, since_ms)
-        findings = {"double_owned": verdict.double_owned, "stale_writes": verdict.stale_writes}
-        self.find("the audit before the topic is deleted", findings, verdict.ok)
 
     def _nothing_is_left(self, ground: Ground) -> None:
         admin = ground.admin()
@@ -140,8 +132,9 @@ class RollOut(_Deployment):
         return self.roll_out(ground)
 
     def heal(self, ground: Ground, i: int) -> None:
-        held = len(groups_of(ground))
-        self.find("groups with the sidecars", f"{held} of {held}", set(whereabouts(ground).values()) == {"sidecar"})
+        places = whereabouts(ground)
+        held, everything = sum(where == "sidecar" for where in places.values()), len(groups_of(ground))
+        self.find("groups with the sidecars", f"{held} of {everything}", held == everything)
 
 
 class TakeOut(_Deployment):

@@ -6,11 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 
 from confluent_kafka import KafkaException
 
 from sidecar.audit.errors import AuditError
+from sidecar.drill.artifacts import ArtifactError
 from sidecar.drill.drills.ground import Ground
 from sidecar.drill.drills.judge import Verdict, audit, commits_now, judge_audit, judge_group, judge_journals
 from sidecar.drill.drills.measure import Times, beside, line_of, summary, times_of
@@ -61,14 +63,16 @@ class Result:
         }
 
 
-STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, subprocess.SubprocessError)
+STOPS = (DrillError, KafkaException, AuditError, StateError, OSError, HTTPException, subprocess.SubprocessError)
 """Errors that end a drill, but not the drills that come after it."""
+STOPS_OF_CLIENTS = (*STOPS, ArtifactError)
+"""The same while clients run: those of a streams group need a JDK, and more jars than the cluster."""
 
 
 def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], None]) -> Result:
-    """Play `n` rounds. An error of STOPS ends the drill and is its `problem`; the judge runs in any case."""
+    """Play `n` rounds. An error of STOPS_OF_CLIENTS ends the drill and is its `problem`; the judge runs in any case."""
     result = Result(drill.name, ground.kafka.version, findings=drill.findings)
-    started, since_ms = time.monotonic(), int(time.time() * 1000)
+    started = time.monotonic()
     if drill.kinds:
         ground.kinds = drill.kinds
     try:
@@ -79,14 +83,15 @@ def play(drill: Drill, ground: Ground, n: int, tag: str, say: Callable[[str], No
             result.rounds.append(figures)
             say(f"round {i + 1}: {line_of(figures)}")
             time.sleep(CALM_S)
-    except STOPS as exc:
+            ground.require_running("the end of the round")
+    except STOPS_OF_CLIENTS as exc:
         result.problem = str(exc) or repr(exc)
         ground.abandon()
         for c in ground.under_test:
             judge_journals(c, result.verdict)
     else:
         try:
-            finish(ground, result.verdict, since_ms)
+            finish(ground, result.verdict)
         except STOPS as exc:
             result.problem = str(exc) or repr(exc)
             ground.abandon()
@@ -122,7 +127,7 @@ def play_round(drill: Drill, ground: Ground, i: int, verdict: Verdict, say: Call
     return figures
 
 
-def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
+def finish(ground: Ground, verdict: Verdict) -> None:
     """Let the clients consume and commit everything, end them, and judge."""
     assert ground.producer is not None
     ground.producer.stop()
@@ -136,10 +141,12 @@ def finish(ground: Ground, verdict: Verdict, since_ms: int) -> None:
             AFTER_S,
         )
     finally:
-        for title, lines in commits_now(ground).items():
-            verdict.add("lost_commits", lines, f"at the end, {title}")
-        ground.strike()
-        for c in ground.under_test:
-            judge_group(c, producer.ends, verdict)
+        try:
+            for title, lines in commits_now(ground).items():
+                verdict.add("lost_commits", lines, f"at the end, {title}")
+        finally:
+            ground.strike()
+            for c in ground.under_test:
+                judge_group(c, producer.ends, verdict)
         if any(n.sidecar is not None for n in ground.kafka.nodes):  # else the drill has audited before the topic went
-            judge_audit(audit(ground.kafka, ground.unknown_kinds), verdict, since_ms)
+            judge_audit(audit(ground.kafka, ground.unknown_kinds), verdict, ground.since_ms)

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.drill.drills.ground import STATE_PARTITIONS, Ground
+from sidecar.drill.drills.judge import find_before_deletion
 from sidecar.drill.drills.sidecars import replace_one
 from sidecar.drill.drills.spec import Drill, Mark
 from sidecar.drill.processes import DrillError
@@ -86,6 +87,8 @@ class StateTopic(Drill):
 
     def fault(self, ground: Ground, i: int) -> list[Mark]:
         self.what, act = FAULTS[i % len(FAULTS)]
+        if not self._forgets(i):
+            find_before_deletion(self, ground)
         self.read_from = {n.node_id: len(_log(ground, n.node_id)) for n in ground.kafka.nodes}
         ground.clients_may_end = True  # Java's consumer gives up if its group is not there any more, as at Kafka
         mark = Mark.now(f"{STATE_TOPIC} is {self.what}")
