@@ -39,6 +39,17 @@ def events(*rows: Row) -> list[tuple[str, str, str]]:
     return [(e.what, e.who, e.detail) for e in history("g", rows).events]
 
 
+def test_a_target_after_an_upgrade_counts_no_assignments_of_the_classic_group() -> None:
+    target = {"assignment_epoch": 2, "assignment_timestamp_ms": 5, "assignor": "uniform"}
+    told = events(
+        *(row(n, "classic_assignment", f"m{n}", {"generation": 1, "assignment": b""}) for n in range(3)),
+        row(3, "classic_group", "", None),
+        row(4, "target_member", "m1", {"partitions": []}),
+        row(5, "target_metadata", "", target),
+    )
+    assert told[-1] == ("target assignment", "", "epoch 2 by uniform, changes 1 members")
+
+
 def test_joins_targets_moves_and_leaves_are_told_in_the_order_of_the_log() -> None:
     target = {"assignment_epoch": 2, "assignment_timestamp_ms": 5, "assignor": "uniform"}
     assert events(

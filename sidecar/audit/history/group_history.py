@@ -118,6 +118,8 @@ class _EventMaker:
             self._targets += body is not None
         elif role is Role.TARGET_EPOCH:
             changed, self._targets = f", changes {self._targets} members", 0
+        elif role is Role.GROUP and body is None:
+            self._targets = 0  # a classic group has assignments, and no record of their epoch
         notes = of.kind.inspect.history.get(row["kind"])
         for note in () if notes is None else notes(row["sub_id"], body, last):
             self.add(row, note.what, note.who, note.detail + changed)

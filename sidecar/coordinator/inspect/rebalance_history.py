@@ -92,6 +92,9 @@ class RebalanceHistory:
         self._changes_bytes = 0
         self._order: deque[_Group] = deque()
         """The group of each step, the oldest step first."""
+        self._ended: tuple[str, str] | None = None
+        """Id and kind of the group of the last record, if that ended it. If the group's next value is of another kind,
+        it has changed its protocol, and its rebalances stay."""
         self._touched: set[str] | None = None
         """Groups with records since the last `take_touched`; None: it may be any."""
 
@@ -111,6 +114,9 @@ class RebalanceHistory:
 
     def _note(self, key: StateKey, before: bytes | None, value: bytes | None) -> None:
         kind, role = key.kind, self._roles[key.kind]
+        if self._ended is not None and self._ended[0] != key.group_id:
+            _forget_steps(self._groups.pop(self._ended[0]))
+            self._ended = None
         if role is Role.GROUP:
             self._group(key.group_id, kind, value)
             return
@@ -126,7 +132,7 @@ class RebalanceHistory:
             elif before is None:
                 group.joined = group.joined or MemberCount()
                 group.joined.add(key.sub_id)
-        elif value is not None and group.steps:
+        elif value is not None and group.steps and self._ended is None:
             step = group.steps[-1]
             if role is Role.TARGET:
                 self._change(step, before, value)
@@ -138,14 +144,17 @@ class RebalanceHistory:
     def _group(self, group_id: str, kind: str, value: bytes | None) -> None:
         group = self._groups.get(group_id)
         if value is None:
-            # A group that changes its protocol has a value of the other kind already.
-            if group is not None and (not group.steps or group.steps[-1].kind == kind):
-                del self._groups[group_id]
-                group.dropped += len(group.steps)
-                group.steps.clear()
+            if group is not None:
+                self._ended = (group_id, kind)
             return
         if group is None:
             group = self._groups[group_id] = _Group()
+        if self._ended is not None:
+            if self._ended[1] == kind:
+                _forget_steps(group)
+            else:
+                group.joined, group.left = _changed(group.joined, group.left)
+            self._ended = None
         if len(group.steps) == self._kept * STEPS:
             del group.steps[0]
             group.dropped += 1
@@ -182,7 +191,7 @@ class RebalanceHistory:
         """Returns the last rebalances, the newest first, in small steps."""
         group = self._groups.get(group_id)
         rebalances: list[Json] = []
-        before: Heading | None = None
+        kind, before = "", None
         for step in () if group is None else tuple(group.steps):
             yield
             body = self._read(step.value)
@@ -190,12 +199,12 @@ class RebalanceHistory:
                 continue
             inspect = self._inspect(step)
             heading = inspect.heading(body)
-            if not rebalances or inspect.begins(before, heading):
+            if not rebalances or step.kind != kind or inspect.begins(before, heading):
                 rebalances.append(_rebalance_json(step, body))
             else:
                 for name, these in (("joined", step.joined), ("left", step.left)):
                     rebalances[-1][name] = _joined(rebalances[-1][name], these)
-            before, now = heading, rebalances[-1]
+            kind, before, now = step.kind, heading, rebalances[-1]
             now["epoch"] = heading.epoch
             if heading.state:
                 _by_state(now, heading, inspect, _ms(body["time_ms"]))
@@ -239,6 +248,26 @@ class RebalanceHistory:
             return None if value is None else self._codec.schemas.decode(value)
         except StateError:
             return None
+
+
+def _forget_steps(group: _Group) -> None:
+    """Removes the steps of a group that is gone; members that have joined since are another group's of that name."""
+    group.dropped += len(group.steps)
+    group.steps.clear()
+    group.left = None
+
+
+def _changed(joined: MemberCount | None, left: MemberCount | None) -> tuple[MemberCount | None, MemberCount | None]:
+    """Returns the members that joined or left while a group changed its protocol: those that stay have new records."""
+    joined, left = joined or MemberCount(), left or MemberCount()
+    stay = {*joined.names} & {*left.names}
+    more = joined.count - left.count
+    return _others(joined, stay, max(more, 0)), _others(left, stay, max(-more, 0))
+
+
+def _others(members: MemberCount, stay: set[str], count: int) -> MemberCount | None:
+    names = [name for name in members.names if name not in stay]
+    return MemberCount(count, names[:count]) if count else None
 
 
 def _rebalance_json(step: Step, body: Json) -> Json:

@@ -217,14 +217,13 @@ class CommitGate:
         reply: CheckReply | None = None,
         behind: frozenset[int] = frozenset(),
     ) -> None:
+        since_ms = now().mono_ms if isinstance(event, OpenOffsets) else event.asked_ms
+        parked = _Parked(token, event, since_ms + self._wait_ms, reply, behind)
         if self._waiting >= self._parked_max:
-            code = Code.COORDINATOR_NOT_AVAILABLE
-            self._answer(token, event.refused(code, TEXT[code]))
+            self._refuse(parked, Code.COORDINATOR_NOT_AVAILABLE)
             return
         self._waiting += 1
-        since_ms = now().mono_ms if isinstance(event, OpenOffsets) else event.asked_ms
-        parked = self._parked.setdefault(placeholder.group_id, [])
-        parked.append(_Parked(token, event, since_ms + self._wait_ms, reply, behind))
+        self._parked.setdefault(placeholder.group_id, []).append(parked)
         self._placed.hurry(placeholder)
 
     def _go_on(self, placeholder: Placeholder, p: _Parked, reply: CheckReply) -> None:

@@ -1,7 +1,8 @@
 """The background threads (group.coordinator.background.threads): offloaded assignors and regular expressions.
 
 Each run has a queue time and a processing time, the threads have an idle ratio: KIP-1263's metrics. A run beyond its
-limit is written off: another thread takes the place of its thread, and the caller drops its late result.
+limit is written off: another thread takes the place of its thread, and the caller drops its late result. A run that has
+waited too long for a thread is not started.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ SAMPLES = 8192
 REGEX = "regex"
 OWN_THREAD = (REGEX,)
 """Keys of runs with a thread of their own: clients can make these long, and assignors must not wait for them."""
+WAIT_PART = 0.5
+"""Longest wait for a thread, as a part of the limit: the caller, who counts the wait too, drops what comes later. If
+such runs were started, none would end in time once there is more work than threads."""
 STUCK_PER_KEY = 2
 """Hanging runs of one key after which no further run is started, until one comes back."""
 SWITCH_S = 0.0002
@@ -111,6 +115,8 @@ class Background:
             result: object = None
             error: BaseException | None = None
             try:
+                if (waited_s := job.started - job.queued) > WAIT_PART * job.limit_s:
+                    raise TimeoutError(f"no background thread was free for {waited_s:.1f} s")
                 result = job.work()
             except BaseException as exc:  # noqa: BLE001 - it travels to the caller
                 error = exc

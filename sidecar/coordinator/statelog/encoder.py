@@ -6,7 +6,7 @@ too, and `prepared` keeps their bytes until the record of that run is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sidecar.core.modern.assignor_run import RunInput, RunOutput
 from sidecar.core.modern.records import TargetRecord
@@ -30,7 +30,7 @@ class Encoder:
         for r in records:
             if isinstance(r, TargetRecord):
                 made = self._prepared.pop((r.group_id, r.run_id), None)
-                if made is not None and made.members == r.changed:
+                if made is not None and made.members == r.changed and self._follow(made.revisions):
                     self._revisions.update(made.revisions)
                     out += made.values.values()
                     out.append(self._one(r.metadata(), stamp))
@@ -47,9 +47,14 @@ class Encoder:
         revision = self._revisions[key] = self._revisions.get(key, 0) + 1
         return self._codec.encode(r, stamp, revision)
 
+    def _follow(self, revisions: Mapping[Key, int]) -> bool:
+        """Whether these are still the next revisions. A static member that left and came back under its member id
+        during the run has a new record of its target: after a gap, readers would report that values are missing."""
+        return all(self._revisions.get(key, 0) + 1 == revision for key, revision in revisions.items())
+
     def targets(self, inp: RunInput, out: RunOutput, wall_ms: int) -> EncodedTargets:
-        """Returns the encoded members' records of this run. Safe in another thread: it only reads the revisions. Those
-        of targets do not change while the run is under way; if they do, the bytes are not used."""
+        """Returns the encoded members' records of this run. Safe in another thread: it only reads the revisions. If one
+        of them changes while the run is under way, the bytes are not used."""
         stamp = Stamp(self.owner_epoch, wall_ms)
         return self._codec.targets(
             inp.member_record, inp.group_id, out.table, out.changed, inp.why, stamp, self._revisions

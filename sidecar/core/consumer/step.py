@@ -113,9 +113,12 @@ def advance(
 ) -> Member:
     """Subscribes, refreshes, assigns, reconciles; must not refuse anything any more. Returns the member after it. A
     member that must revoke does not wait for a run: it may have revoked already, and it has a timeout for it."""
+    present = group.members.get(checked.updated.member_id)
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, token)
+    if checked.replaced is not None and present is not None:  # it has the subscription of the other place now
+        drop_regex(turn, group, present.topic_regex, "no member uses it")
     refresh_metadata_hash(turn, group)
     TARGETS.update(turn, group)
     known = group.members.get(checked.updated.member_id, checked.updated)

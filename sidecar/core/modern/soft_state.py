@@ -21,7 +21,10 @@ class Flight:
     """Present id -> id in the snapshot, of places that were handed over."""
 
     def gone(self, member_id: str, successor: str | None = None) -> None:
-        """Notes that this member left, or handed its place to another id."""
+        """Notes that this member left, or handed its place to another id. A successor that was a member itself has no
+        other place any more."""
+        if successor is not None and successor != member_id:
+            self.gone(successor)
         origin = self._origins.pop(member_id, None)
         if origin is None:
             if member_id in self.now:

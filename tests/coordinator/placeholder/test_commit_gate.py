@@ -10,7 +10,7 @@ from sidecar.coordinator.placeholder import placeholders as module
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, FetchCheck
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import placeholder_requests as ms
-from sidecar.link.messages import OpenOffsets, Reply, Request
+from sidecar.link.messages import CommitEnded, OpenOffsets, Reply, Request
 from sidecar.wire.apis import Api
 from sidecar.wire.primitives import ZERO_UUID
 from tests.coordinator.joined import (
@@ -51,6 +51,41 @@ def test_more_commits_than_may_wait_are_refused() -> None:
         assert await committed(await sidecar.client(), epoch) == Code.COORDINATOR_NOT_AVAILABLE
 
     run(test, placeholders={"parked_max": 1})
+
+
+async def first_commit_under_way(sidecar: EmbeddedSidecar, commits: int) -> tuple[RecordingFront, CheckReply]:
+    """Sends so many commits for one partition, each over a connection and with the token of its number. Returns the
+    front, and the answer to the first one, which is under way then."""
+    _, epoch = await joined(sidecar)
+    await sidecar.all_joined()
+    front = RecordingFront(sidecar.coordinator)
+    for n in range(1, commits + 1):
+        place = ("orders", ZERO_UUID, 0)
+        front.send(Request(n, CommitCheck("g", "m1", epoch, None, 9, False, (place,), connection=n)))
+    return front, await front.reply(1)
+
+
+def test_a_commit_that_has_no_room_to_wait_is_not_under_way() -> None:
+    """Symptom: for 15 s all commits for its partition waited for it, and then the placeholder was taken anew."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        front, first = await first_commit_under_way(sidecar, commits=3)
+        assert (await front.reply(3)).code == Code.COORDINATOR_NOT_AVAILABLE
+        front.send(CommitEnded(first.ticket, True))
+        front.send(CommitEnded((await front.reply(2)).ticket, True))
+        assert sidecar.coordinator.placeholders.commits.quiet
+
+    run(test, placeholders={"parked_max": 1})
+
+
+def test_a_commit_that_has_waited_too_long_is_not_under_way() -> None:
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        front, first = await first_commit_under_way(sidecar, commits=2)
+        assert (await front.reply(2)).code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        front.send(CommitEnded(first.ticket, True))
+        assert sidecar.coordinator.placeholders.commits.quiet
+
+    run(test, placeholders={"wait_ms": 50})
 
 
 def test_before_offsets_are_deleted_the_broker_is_shown_the_subscription_for_a_while(

@@ -61,7 +61,7 @@ def test_results_and_errors_come_back_and_are_measured(ticks: Ticks) -> None:
     asyncio.run(run())
 
 
-def test_runs_that_hang_leave_the_threads_to_others_and_are_not_started_without_end() -> None:
+def test_runs_that_hang_leave_the_threads_to_others_and_are_not_started_without_end(ticks: Ticks) -> None:
     async def run() -> None:
         b = Background(1)
         free, came_back = threading.Event(), [asyncio.Event(), asyncio.Event()]
@@ -72,8 +72,9 @@ def test_runs_that_hang_leave_the_threads_to_others_and_are_not_started_without_
                 running.set()
                 free.wait(60)
 
-            b.submit("slow", hangs, lambda r, e, ended=ended: ended.set(), 0.0)  # type: ignore[misc]
+            b.submit("slow", hangs, lambda r, e, ended=ended: ended.set(), 10.0)  # type: ignore[misc]
             await asyncio.to_thread(running.wait, 60)
+            ticks.add(11)
             assert b.write_off() == ["slow"]
         assert await ran(b, lambda: "others go on") == ("others go on", None)
         _, error = await ran(b, lambda: None, "slow")
@@ -82,6 +83,26 @@ def test_runs_that_hang_leave_the_threads_to_others_and_are_not_started_without_
         for ended in came_back:
             await asyncio.wait_for(ended.wait(), 60)
         assert await ran(b, lambda: "again", "slow") == ("again", None)
+        b.stop()
+
+    asyncio.run(run())
+
+
+def test_a_run_that_has_waited_too_long_for_a_thread_is_not_started(ticks: Ticks) -> None:
+    """Symptom: groups whose assignors were slow never got a target when there were more of them than threads. Cause:
+    each run began so late that its result was dropped, and the next one came behind all of these."""
+
+    async def run() -> None:
+        b, free = Background(1), threading.Event()
+        first = asyncio.ensure_future(ran(b, lambda: free.wait(60)))
+        late, in_time = (asyncio.ensure_future(ran(b, lambda: "ran", limit_s=limit_s)) for limit_s in (10, 20))
+        await asyncio.sleep(0)
+        ticks.add(6)
+        free.set()
+        assert await first == (True, None)
+        result, error = await late
+        assert result is None and isinstance(error, TimeoutError)
+        assert await in_time == ("ran", None)
         b.stop()
 
     asyncio.run(run())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.assign import UNIFORM
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.consumer.assignor_run import ConsumerOutput, ConsumerRun, run, snapshot
 from sidecar.core.consumer.group import ConsumerGroup, Member
-from sidecar.core.consumer.records import GroupRecord, Kind, MemberRecord, TargetRecord
+from sidecar.core.consumer.records import GroupRecord, Kind, MemberRecord, TargetMemberRecord, TargetRecord
 from sidecar.core.runtime.records import Key, Tombstone
 from sidecar.core.vocabulary.topics import Topic, TopicImage
 from sidecar.state.codec import Encoded, StateCodec
@@ -30,6 +32,11 @@ def target(inp: ConsumerRun, out: ConsumerOutput, changed: tuple[str, ...] | Non
     return TargetRecord(
         "g", out.table, out.changed if changed is None else changed, 2, 900, "uniform", IMAGE.names, inp.why, inp.run_id
     )
+
+
+def revision(encoded: Encoded) -> int:
+    assert encoded.value is not None
+    return int(StateCodec().schemas.decode(encoded.value)["revision"])
 
 
 def encoder(revisions: dict[Key, int] | None = None) -> Encoder:
@@ -56,6 +63,19 @@ def test_they_are_not_used_when_the_group_has_moved_on() -> None:
     assert ("target_member", "g", "m2") not in e._revisions
 
 
+@pytest.mark.parametrize("had", [0, 1, 4])
+def test_they_are_not_used_when_a_member_has_another_target_since(had: int) -> None:
+    """A static member left, and came back under its member id: its target was removed and written again."""
+    inp, out = run_of("m1", "m2", "m3")
+    key: Key = (str(Kind.TARGET_MEMBER), "g", "m2")
+    e = encoder({key: had} if had else {})
+    e.prepared(inp, e.targets(inp, out, TIME_MS))
+    again = TargetMemberRecord("g", "m2", {}, IMAGE.names)
+    e.encode([Tombstone(Kind.TARGET_MEMBER, "g", "m2", "replaced"), again], TIME_MS)
+    written = {decode_key(r.key).sub_id: r for r in e.encode([target(inp, out)], TIME_MS)}
+    assert [revision(written[m]) for m in ("m1", "m2", "m3")] == [1, 2, 1]
+
+
 def test_of_one_group_only_the_bytes_of_its_last_run_are_kept() -> None:
     inp, out = run_of("m1")
     e = encoder()
@@ -67,12 +87,7 @@ def test_of_one_group_only_the_bytes_of_its_last_run_are_kept() -> None:
 
 
 def test_revisions_rise_with_each_record_of_a_key_and_end_with_its_tombstone() -> None:
-    e, codec = encoder(), StateCodec()
-
-    def revision(encoded: Encoded) -> int:
-        assert encoded.value is not None
-        return int(codec.schemas.decode(encoded.value)["revision"])
-
+    e = encoder()
     group = GroupRecord("g", 1, 0)
     assert [revision(r) for r in e.encode([group, group], TIME_MS)] == [1, 2]
     (gone,) = e.encode([Tombstone(Kind.GROUP, "g", "", "deleted")], TIME_MS)

@@ -35,3 +35,18 @@ def test_an_adopted_group_matches_topics_that_no_member_owns() -> None:
     member = Client(world, "g", "m", regex="a.*", epoch=5, owned={topic_id(1): (0,)})
     member.heartbeat()
     assert [ask.regexes for ask in world.asked] == [("a.*",)]
+
+
+def test_a_member_that_takes_the_place_of_a_static_one_leaves_no_expression_behind() -> None:
+    """Symptom: the log kept the expression, and the next member with it got its topics of that time."""
+    world = World()
+    world.topics(topic(1, "a1", 2))
+    away, member = Client(world, "g", "away", ("a1",), instance_id="i"), Client(world, "g", "m", regex="a.*")
+    for each in (away, member):
+        each.heartbeat()
+        world.resolve()
+    away.leave(-2)
+    member.instance_id, member.epoch, member.owned = "i", 0, {}
+    member.names, member.regex = ("a1",), ""
+    member.heartbeat()
+    assert world.group("g").regexes == world.rebuilt_group("g").regexes == {}

@@ -47,3 +47,22 @@ def test_only_the_run_that_is_under_way_makes_a_target() -> None:
     world.running = [second]
     world.finish()
     assert world.group("g").target.of("a") == {topic_id(1): (0, 1, 2, 3)}
+
+
+def test_a_member_of_the_run_that_takes_another_place_and_leaves_gets_nothing_of_its_result() -> None:
+    """Symptom: the log kept a target of a member that had left, for as long as the group existed."""
+    world = World(ConsumerConfig(assignment_interval_ms=0, join_wait_ms=0))
+    world.topics(topic(1, "t", 6))
+    a, b, c = (Client(world, "g", name, ("t",)) for name in ("a", "b", "c"))
+    a.instance_id = "i"
+    for each in (a, b, c, a, b, c):
+        each.heartbeat()
+        world.finish()
+    world.topics(topic(1, "t", 9))
+    c.heartbeat()
+    a.leave(-2)
+    b.instance_id, b.epoch, b.owned = "i", 0, {}
+    b.heartbeat()
+    b.leave()
+    world.finish()
+    assert list(world.group("g").target) == list(world.rebuilt_group("g").target) == ["c"]
