@@ -172,7 +172,7 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
 def knows_group_settings(call: Call) -> bool:
     """Returns whether the broker knows settings of groups. Those before Kafka 4.0 refuse a whole request for them, and
     log an error with a stack trace."""
-    versions = call.client.broker_versions
+    versions = call.broker_versions
     return versions is None or versions.get(Api.DESCRIBE_CLUSTER, (0, -1))[1] >= GROUP_SETTINGS_SINCE
 
 

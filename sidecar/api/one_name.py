@@ -137,7 +137,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     if any(m.group_instance_id != CLIENT_ID for m in description.members):  # others than our placeholder
         return Code.GROUP_ID_NOT_FOUND
     if _of_another_kind(description):
-        if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
+        if Api.STREAMS_GROUP_DESCRIBE not in (call.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND
         streams = yield from _described(call, answer.keeper, group_id, AS_STREAMS)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
@@ -185,7 +185,7 @@ def _free(answer: _Asked, code: int, free: dict[str, int], group_id: str) -> Cod
 def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> Generator[Want, Any, _Asked | None]:
     """Asks the broker for the name. Returns None if the name was free a moment ago, or is known here, or the broker has
     groups of one kind only. `free`: name -> when it was found free."""
-    versions = call.client.broker_versions
+    versions = call.broker_versions
     if free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return None
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < OTHER_KINDS_SINCE:

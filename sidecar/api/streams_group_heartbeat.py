@@ -115,15 +115,14 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
     """Passes a heartbeat to the broker, which has the group. The broker may not know the group any more, or no streams
     groups at all, or fewer versions. GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and a join gets
     the broker's answer."""
-    versions, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
-    highest = call.version if versions is None else versions.get(call.api_key, (0, -1))[1]
+    highest, joins = call.broker_version, event.member_epoch == JOIN_EPOCH
     error = unknown_member(event.member_id, event.group_id)
     if highest < 0:
         return _error(call, Code.UNSUPPORTED_VERSION) if joins else _error(call, error.code, error.message)
     may_be_gone = event.member_epoch > JOIN_EPOCH and call.scope.managing
-    if highest >= call.version and not may_be_gone:
+    if highest == call.version and not may_be_gone:
         return FORWARD
-    if highest >= call.version:
+    if highest == call.version:
         body, version = (yield from upstream(call)), call.version
     else:  # the versions of the request are the same
         body, version = (yield from store_at(call, call.scope.node_id, highest, call.frame[call.pos :])), highest

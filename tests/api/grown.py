@@ -211,7 +211,7 @@ def play(case: Case, n: int) -> Taken:
                 taken.stretch_ms = max(taken.stretch_ms, ms)
             if case.caller == "nobody" and isinstance(want, Ask | Store):
                 return taken
-            value = _came_of(case, want)
+            value = came_of(want, refused=case.caller == "without rights")
 
 
 def _pace_ms() -> float:
@@ -248,8 +248,8 @@ def _call(case: Case, body: bytes) -> Call:
     return Call(scope, client, view, api, version, CORRELATION, frame, pos, "app", 1_000)
 
 
-def _came_of(case: Case, want: Any) -> Any:
-    refused = case.caller == "without rights"
+def came_of(want: Any, refused: bool = False) -> Any:
+    """Returns the result of this want. `refused`: the broker refuses the client everything."""
     if isinstance(want, Coordinate):
         return _coordinator(want.event)
     if isinstance(want, Ask):
