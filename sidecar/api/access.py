@@ -130,8 +130,8 @@ def _verdict(answered: int) -> Code:
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Returns the groups that the principal may not DESCRIBE."""
     wanted = list(dict.fromkeys(group_ids))
-    own = {g for g in wanted if call.scope.own.is_group(g)}
-    groups = [g for g in wanted if g not in own]
+    own = set((yield from slices.chosen(wanted, call.scope.own.is_group)))
+    groups = yield from slices.chosen(wanted, lambda g: g not in own)
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
     codes = yield from _known(call, call.client.describable, groups)

@@ -35,9 +35,10 @@ def delete_groups(call: Call) -> Handler:
     held: set[str] = set()
     parts: dict[tuple[int, bool], list[str]] = {}
     """Groups by broker and by whether it may take long."""
+    managed = set((yield from slices.chosen(req.groups_names, call.scope.managed)))
     for group_id in req.groups_names:
         keeper, slow = call.scope.node_id, False
-        if call.scope.managed(group_id):
+        if group_id in managed:
             code: Code = yield from access.refused_delete(call, group_id)
             check = DeletionCheckReply()
             if code == Code.NONE:

@@ -41,7 +41,7 @@ def describe_groups(call: Call) -> Handler:
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups or call.scope.own.is_group(g)]
     ours = set(local)
-    theirs = _by_keeper(call, [g for g in req.groups if g not in ours])
+    theirs = yield from _by_keeper(call, [g for g in req.groups if g not in ours])
     home = theirs.pop(call.scope.node_id, [])
     if not local and not theirs:
         return FORWARD
@@ -81,13 +81,16 @@ def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator
     return (yield from slices.decoded(dg.DescribeGroupsResponse, call.version, body)).groups
 
 
-def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
+def _by_keeper(call: Call, groups: Iterable[str]) -> Generator[Want, Any, dict[int, list[str]]]:
     """Returns the groups by the broker that is asked for them. Groups that are not managed stay with the client's own
     broker."""
     parts: dict[int, list[str]] = {}
-    for group_id in groups:
+
+    def place(group_id: str) -> None:
         node_id = call.keeper_of(group_id) if call.scope.managed(group_id) else call.scope.node_id
         parts.setdefault(node_id, []).append(group_id)
+
+    yield from slices.each(groups, place)
     return parts
 
 
