@@ -329,9 +329,12 @@ def forward_in(call: Call, version: int) -> Forward:
 
 
 # ---- the steps that handlers share --------------------------------------------------------------------------------
-def ask(call: Call, api_key: int, version: int, body: bytes, flexible: bool) -> Generator[Want, Any, bytes]:
-    """Sends a request of the sidecar's own on the client's connection. Returns the response frame."""
-    frame = yield Ask(request_frame(api_key, version, call.correlation_id, CLIENT_ID, flexible, body))
+def ask(
+    call: Call, api_key: int, version: int, body: bytes, flexible: bool, client_id: str | None = CLIENT_ID
+) -> Generator[Want, Any, bytes]:
+    """Sends a request on the client's connection: one of the sidecar's own, or in place of the client's, under its
+    `client_id`, by which the broker has quotas and names members. Returns the response frame."""
+    frame = yield Ask(request_frame(api_key, version, call.correlation_id, client_id, flexible, body))
     assert isinstance(frame, bytes)
     return frame
 
@@ -343,7 +346,7 @@ def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, byte
         assert isinstance(frame, bytes)
     else:
         flexible = call.version >= SERVED[call.api_key].flexible_from
-        frame = yield from ask(call, call.api_key, call.version, body, flexible)
+        frame = yield from ask(call, call.api_key, call.version, body, flexible, call.client_id)
     return frame[response_body(frame, response_flexible(call.api_key, call.version)) :]
 
 

@@ -78,7 +78,7 @@ def _at_the_broker(call: Call, event: ConsumerHeartbeat) -> Handler:
 
 def _in_version(call: Call, version: int) -> Generator[Want, Any, bytes]:
     """Sends the request in this version. The answers of all versions have the same bytes."""
-    _, pos = header_end(call.frame, call.pos, flexible=True)
+    call.client_id, pos = header_end(call.frame, call.pos, flexible=True)
     req = yield from slices.request(call, ch.ConsumerGroupHeartbeatRequest, pos)
     req.subscribed_topic_regex = None
     return (yield from store_at(call, call.scope.node_id, version, (yield from slices.encoded(req, version))))

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import Call, Handler, Want, coordinate, who
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, who
 from sidecar.api.share_group_offsets import administrable
 from sidecar.api.store import store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply
@@ -36,6 +36,8 @@ def delete_groups(call: Call) -> Handler:
     parts: dict[tuple[int, bool], list[str]] = {}
     """Groups by broker and by whether it may take long."""
     managed = set((yield from slices.chosen(req.groups_names, call.scope.managed)))
+    if not managed:
+        return FORWARD
     for group_id in req.groups_names:
         keeper, slow = call.scope.node_id, False
         if group_id in managed:

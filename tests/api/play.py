@@ -193,7 +193,7 @@ class Play:
             return self
         assert (api, v) == (api_of(request), self._call.version if version is None else version)
         client_id, pos = header_end(frame, PREFIX.size, flexible(api, v))
-        assert client_id == CLIENT_ID
+        assert client_id in (CLIENT_ID, self._call.client_id)
         _same(request, v, frame[pos:])
         return self
 

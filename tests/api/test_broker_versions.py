@@ -1,8 +1,8 @@
-"""The broker gets each request in a version that it serves; it would close the connection otherwise.
+"""The broker gets each request in a version that it serves, and under the client's own id.
 
-The sidecar announces versions that the broker lacks, for the groups that it coordinates itself. A client may use them
-for a group of the broker's, and over a connection on which it has not asked for ApiVersions: franz-go before 1.23,
-kafkajs and kafka-python 2.0 ask each broker, or one broker, once.
+A broker closes the connection at any other version. The sidecar announces versions that the broker lacks, for the
+groups that it coordinates itself. A client may use them for a group of the broker's, and over a connection on which it
+has not asked for ApiVersions: franz-go before 1.23, kafkajs and kafka-python 2.0 ask each broker, or one, once.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def asked_for(kafka: Ranges, learnt: Learnt, streams: bool) -> Ranges:
     return {k.api_key: (k.min_version, k.max_version) for k in res.api_keys}
 
 
-def sent_to_broker(call: Call) -> Iterator[tuple[int, int]]:
-    """Yields API and version of each request that the handler sends, or passes, to the broker behind this sidecar."""
+def frames_to_broker(call: Call) -> Iterator[bytes]:
+    """Yields each request that the handler sends, or passes, to the broker behind this sidecar."""
     handler, value = HANDLERS[call.api_key](call), None
     while True:
         try:
             want = handler.send(value)
         except StopIteration as ended:
             if isinstance(ended.value, Forward):
-                yield PREFIX.unpack_from(ended.value.frame or call.frame)[1:3]
+                yield ended.value.frame or call.frame
             return
         if isinstance(want, Ask | Start):
-            yield PREFIX.unpack_from(want.frame)[1:3]
+            yield want.frame
         value = came_of(want)
 
 
@@ -64,7 +64,8 @@ def test_the_broker_gets_versions_that_it_serves(kafka: str, whose: str, connect
             for body in bodies(api, version):
                 client = Client("10.0.0.9", broker_versions=ranges if connection == "that has asked" else None)
                 call = _call(Api(api), version, body, client, learnt, KINDS[whose], streams)
-                sent = [s for s in sent_to_broker(call) if not serves(ranges, *s)]
+                frames = (PREFIX.unpack_from(frame)[1:3] for frame in frames_to_broker(call))
+                sent = [s for s in frames if not serves(ranges, *s)]
                 wrong |= {(*s, "for", Api(api).name, version) for s in sent}
     assert not wrong
 
@@ -79,6 +80,40 @@ def bodies(api: int, version: int) -> Iterator[bytes]:
                 request.member_epoch = epoch
             with suppress(WireError):  # a field that this version lacks
                 yield request.encode(version)
+
+
+RIGHTS = frozenset(
+    (
+        Api.HEARTBEAT,
+        Api.OFFSET_DELETE,
+        Api.DESCRIBE_GROUPS,
+        Api.METADATA,
+        Api.DESCRIBE_CONFIGS,
+        Api.INCREMENTAL_ALTER_CONFIGS,
+    )
+)
+"""Requests that the sidecar sends for its own questions, too."""
+
+
+@pytest.mark.parametrize("whose", KINDS)
+@pytest.mark.parametrize("kafka", KAFKAS)
+def test_a_changed_request_keeps_its_client_id(kafka: str, whose: str) -> None:
+    """Symptom: the commits of all clients shared one quota of client ids; a broker named its members after the
+    sidecar."""
+    ranges, learnt = KAFKAS[kafka], Learnt()
+    changed = 0
+    for api, (_, version) in asked_for(ranges, learnt, streams=True).items():
+        if api not in looked_into(ranges).keys() - RIGHTS - {Api.API_VERSIONS}:
+            continue
+        for body in bodies(api, version):
+            client = Client("10.0.0.9", broker_versions=ranges)
+            call = _call(Api(api), version, body, client, learnt, KINDS[whose], True)
+            for frame in frames_to_broker(call):
+                key, sent_version = PREFIX.unpack_from(frame)[1:3]
+                if key == api and frame != call.frame:
+                    changed += 1
+                    assert header_end(frame, PREFIX.size, flexible(key, sent_version))[0] == "app", Api(api).name
+    assert changed or whose == "the broker's"
 
 
 def serves(ranges: Ranges, api: int, version: int) -> bool:
