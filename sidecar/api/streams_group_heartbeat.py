@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, upstream
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Start, Want, upstream
 from sidecar.api.one_name import join_refused_by_managed_group, left_to_the_broker, taken_from_streams
 from sidecar.api.store import store_at
 from sidecar.core.modern.validation import unknown_member
@@ -142,7 +142,7 @@ def _creation(call: Call, event: StreamsHeartbeat, topics: Sequence[NewTopic]) -
     has sent after its heartbeat can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
-    frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
+    frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, call.client_id, False, body)
     return Start(frame, lambda answer: TopicsCreated(event.group_id, event.member_id, _created(topics, answer)))
 
 

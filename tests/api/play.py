@@ -246,7 +246,8 @@ class Play:
         api = api_of(request)
         size, key, v, correlation = PREFIX.unpack_from(want.frame, 0)
         assert (size, key, v, correlation) == (len(want.frame) - 4, api, version, CORRELATION)
-        _, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        client_id, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        assert client_id == self._call.client_id, "the broker has quotas by client id"
         _same(request, version, want.frame[pos:])
         self._resume(None)
         return want
