@@ -322,8 +322,8 @@ def packed(layout: str, *values: object) -> bytes:
 
 
 def forward_in(call: Call, version: int) -> Forward:
-    """Passes the request in another version that has the same bytes."""
-    if version == call.version:
+    """Passes the request in another version that has the same bytes; -1: there is none, and the broker refuses it."""
+    if version in (call.version, -1):
         return FORWARD
     return Forward(call.frame[: VERSION.start] + version.to_bytes(2, "big") + call.frame[VERSION.stop :])
 

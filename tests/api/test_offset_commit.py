@@ -175,6 +175,7 @@ def test_a_group_of_an_older_broker_commits_in_the_brokers_version(high: int) ->
     request = replace(commit_request(ONE), group_id="theirs")
     conversation = Play(Api.OFFSET_COMMIT, request, 9, client=Client(broker_versions={8: (0, high)}))
     conversation.forwards(8 if high == 8 else None)
+    Play(Api.OFFSET_COMMIT, request, 9, client=Client(broker_versions={18: (0, 3)})).forwards()
 
 
 def test_topics_by_id() -> None:
