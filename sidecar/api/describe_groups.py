@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
+from sidecar.api.known_groups import groups_with_records
 from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
 from sidecar.api.store import store_at
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import describe_groups as dg
 
@@ -37,7 +37,7 @@ def describe_groups(call: Call) -> Handler:
     local = yield from slices.chosen(req.groups, call.scope.managed)
     if not local:
         return FORWARD
-    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=tuple(dict.fromkeys(local))))
+    known = yield from groups_with_records(list(dict.fromkeys(local)))
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups or call.scope.own.is_group(g)]
     ours = set(local)

@@ -17,7 +17,8 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, Listed, ListGroups, ListReply
+from sidecar.api.known_groups import groups_with_records
+from sidecar.core.runtime.events import Listed, ListGroups, ListReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import list_groups as lg
 
@@ -66,10 +67,7 @@ def _known(
     known."""
     listed_ids = {g.group_id for g in listed}
     managed = {g.group_id for g in (yield from slices.chosen(at_broker, lambda g: call.scope.managed(g.group_id)))}
-    ask = tuple(sorted(managed - listed_ids))
-    if not ask:
-        return managed
-    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=ask))
+    known = yield from groups_with_records((yield from slices.sorted_once(managed - listed_ids)))
     return known.code if known.code != Code.NONE else (managed & listed_ids) | known.groups
 
 

@@ -13,14 +13,13 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import CLIENT_ID, Call, Want, coordinate
+from sidecar.api.known_groups import groups_with_records
 from sidecar.api.store import store_at
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
     DeletionCheck,
     DeletionCheckReply,
-    GroupsWithRecords,
-    GroupsWithRecordsReply,
 )
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
@@ -54,7 +53,7 @@ def join_refused_by_managed_group(
         return Code.NONE
     if call.scope.own.is_group(group_id):
         return Code.GROUP_AUTHORIZATION_FAILED
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     if group_id not in known.groups:
         return Code.NONE
     refused: Code = yield from access.refused_read(call, group_id)
@@ -155,13 +154,8 @@ def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
     """Returns whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
     if kind not in call.view.lacking:
         return False
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     return known.code == Code.NONE and group_id not in known.groups
-
-
-def _known(group_id: str) -> Generator[Want, Any, GroupsWithRecordsReply]:
-    reply: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=(group_id,)))
-    return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +184,7 @@ def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> 
         return None
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < OTHER_KINDS_SINCE:
         return None
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     if known.code != Code.NONE or group_id in known.groups:
         return None
     keeper, at_ms = call.keeper_of(group_id), call.now_ms

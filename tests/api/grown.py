@@ -185,7 +185,8 @@ PACE_TURNS = 50_000
 class Taken:
     """CPU of one request in ms: all together, and the longest stretch without a pause. `request_bytes`: what was
     sent. `pace_ms`: what a fixed piece of work takes beside it, which a busy machine makes longer in the same way.
-    `compared`: most names of groups that were compared with the patterns without a pause."""
+    `compared`: most names of groups that were compared with the patterns, or looked up by the coordinator, without a
+    pause."""
 
     total_ms: float = 0.0
     stretch_ms: float = 0.0
@@ -220,6 +221,8 @@ def play(case: Case, n: int) -> Taken:
                 taken.total_ms += ms
                 taken.stretch_ms = max(taken.stretch_ms, ms)
                 taken.compared = max(taken.compared, next(names))
+            if isinstance(want, Coordinate) and isinstance(want.event, GroupsWithRecords):
+                taken.compared = max(taken.compared, len(want.event.candidates))
             if case.caller == "nobody" and isinstance(want, Ask | Store):
                 return taken
             value = came_of(want, refused=case.caller == "without rights")

@@ -110,7 +110,3 @@ def test_who_may_not_delete_is_refused_before_another_broker_is_asked() -> None:
     request, refused = dl.DeleteGroupsRequest(["g"]), Code.GROUP_AUTHORIZATION_FAILED
     conversation = Play(Api.DELETE_GROUPS, request, 2, view=ELSEWHERE).may_delete("g", refused)
     conversation.answers(response(("g", refused)))
-
-
-def test_groups_of_the_broker_alone_are_left_to_it() -> None:
-    Play(Api.DELETE_GROUPS, dl.DeleteGroupsRequest(["theirs", "theirs"]), 2).forwards()
