@@ -130,8 +130,8 @@ def _verdict(answered: int) -> Code:
 def hidden_groups(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, set[str]]:
     """Returns the groups that the principal may not DESCRIBE."""
     wanted = list(dict.fromkeys(group_ids))
-    own = {g for g in wanted if call.scope.own.is_group(g)}
-    groups = [g for g in wanted if g not in own]
+    own = set((yield from slices.chosen(wanted, call.scope.own.is_group)))
+    groups = yield from slices.chosen(wanted, lambda g: g not in own)
     if groups and not call.view.authorizer:
         groups = groups[:1]  # one probe: the broker turns away a client that has not authenticated
     codes = yield from _known(call, call.client.describable, groups)
@@ -172,7 +172,7 @@ def operations(call: Call, group_ids: Iterable[str]) -> Generator[Want, Any, dic
 def knows_group_settings(call: Call) -> bool:
     """Returns whether the broker knows settings of groups. Those before Kafka 4.0 refuse a whole request for them, and
     log an error with a stack trace."""
-    versions = call.client.broker_versions
+    versions = call.broker_versions
     return versions is None or versions.get(Api.DESCRIBE_CLUSTER, (0, -1))[1] >= GROUP_SETTINGS_SINCE
 
 

@@ -12,12 +12,11 @@ error of the broker passes, and nothing is learnt from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, upstream
+from sidecar.api.call import CONSUMER_COMMIT, BrokerSilent, Call, Handler, Ranges, upstream
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import BY_ID, IDS_SINCE, SERVED, Api, Kind
 from sidecar.wire.generated import api_versions as av
@@ -28,8 +27,6 @@ have changed at the broker."""
 FEATURES_FROM_0 = 4
 """The first version whose features may begin at 0. For older ones Kafka leaves such features out, as they end the
 client (KAFKA-17011)."""
-Ranges = Mapping[int, tuple[int, int]]
-"""Api key -> lowest and highest version."""
 
 
 def api_versions(call: Call) -> Handler:
@@ -47,7 +44,7 @@ def api_versions(call: Call) -> Handler:
         return _too_new().encode(0)
     learnt, cached = call.scope.learnt, _answer(call.version, body, call.scope.managing, call.scope.streams)
     learnt.versions[call.version], learnt.served = body, cached.served
-    call.client.broker_versions = cached.theirs
+    call.client.broker_versions = learnt.ranges = cached.theirs
     return cached.answer
 
 

@@ -18,7 +18,7 @@ from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import CommitEnded, SettingsPassed, View
 from sidecar.native import pack
 from sidecar.wire.apis import SERVED, response_flexible
-from sidecar.wire.frames import request_frame, response_body
+from sidecar.wire.frames import VERSION, request_frame, response_body
 from sidecar.wire.primitives import WireError
 
 CLIENT_ID = "kafka-group-sidecar"
@@ -33,6 +33,8 @@ class Forward:
 
 
 FORWARD: Final = Forward()
+Ranges = Mapping[int, tuple[int, int]]
+"""Api key -> lowest and highest version."""
 
 
 class BrokerSilent(Exception):
@@ -139,8 +141,8 @@ class Client:
     host: str = ""
     number: int = 0
     """Number of the connection, unique in its front."""
-    broker_versions: Mapping[int, tuple[int, int]] | None = None
-    """The broker's own ranges, once the client has asked for ApiVersions."""
+    broker_versions: Ranges | None = None
+    """The broker's own ranges, once this connection has asked for ApiVersions. Read them by `Call.broker_versions`."""
     readable: Kept = field(default_factory=_kept)
     describable: Kept = field(default_factory=_kept)
     topics: Kept = field(default_factory=_kept)
@@ -173,13 +175,14 @@ class Learnt:
     """Facts about all connections, learnt from the brokers' answers on one. `open_until_ms`: until then the listener
     counts as one that wants no client to authenticate (access.py); `open_meanwhile`: the same while the broker is
     silent, as no setting of a silent broker changes; `versions`: version of ApiVersions -> the broker's last answer;
-    `served`: API keys and versions that may be used, by the last of these; `free`: name of a group -> when its broker
-    was last asked and had no group of another kind (one_name.py); `free_to_share`, `free_to_streams`: the same for a
-    new group of that kind."""
+    `ranges`: its own ranges, by the last of these; `served`: API keys and versions that may be used, by the same;
+    `free`: name of a group -> when its broker was last asked and had no group of another kind (one_name.py);
+    `free_to_share`, `free_to_streams`: the same for a new group of that kind."""
 
     open_until_ms: int = 0
     open_meanwhile: bool = False
     versions: dict[int, bytes] = field(default_factory=dict)
+    ranges: Ranges | None = None
     served: frozenset[tuple[int, int]] | None = None
     free: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
     free_to_share: BoundedCache[str, int] = field(default_factory=lambda: BoundedCache(FREE_BYTES))
@@ -271,6 +274,19 @@ class Call:
     rights_until_ms: int | None = field(default=None, kw_only=True)
     """Earliest end of the rights on which the answer relies (access.py); None: no right was looked at."""
 
+    @property
+    def broker_versions(self) -> Ranges | None:
+        """The broker's own ranges, as it has shown them on this connection, or else on the last one that asked: some
+        clients ask once and then open further connections. None: unknown."""
+        return self.client.broker_versions or self.scope.learnt.ranges
+
+    @property
+    def broker_version(self) -> int:
+        """The version in which this request goes to the broker: that of the client, or the broker's highest if that is
+        lower, since the sidecar announces more; -1: the broker lacks the API."""
+        versions = self.broker_versions
+        return self.version if versions is None else min(self.version, versions.get(self.api_key, (0, -1))[1])
+
     def leader_of(self, group_id: str) -> int:
         """Returns the node id of the broker that keeps the group's offsets; -1 while unknown."""
         leaders = self.view.leaders
@@ -305,10 +321,20 @@ def packed(layout: str, *values: object) -> bytes:
         raise WireError(str(exc)) from None
 
 
+def forward_in(call: Call, version: int) -> Forward:
+    """Passes the request in another version that has the same bytes; -1: there is none, and the broker refuses it."""
+    if version in (call.version, -1):
+        return FORWARD
+    return Forward(call.frame[: VERSION.start] + version.to_bytes(2, "big") + call.frame[VERSION.stop :])
+
+
 # ---- the steps that handlers share --------------------------------------------------------------------------------
-def ask(call: Call, api_key: int, version: int, body: bytes, flexible: bool) -> Generator[Want, Any, bytes]:
-    """Sends a request of the sidecar's own on the client's connection. Returns the response frame."""
-    frame = yield Ask(request_frame(api_key, version, call.correlation_id, CLIENT_ID, flexible, body))
+def ask(
+    call: Call, api_key: int, version: int, body: bytes, flexible: bool, client_id: str | None = CLIENT_ID
+) -> Generator[Want, Any, bytes]:
+    """Sends a request on the client's connection: one of the sidecar's own, or in place of the client's, under its
+    `client_id`, by which the broker has quotas and names members. Returns the response frame."""
+    frame = yield Ask(request_frame(api_key, version, call.correlation_id, client_id, flexible, body))
     assert isinstance(frame, bytes)
     return frame
 
@@ -320,7 +346,7 @@ def upstream(call: Call, body: bytes | None = None) -> Generator[Want, Any, byte
         assert isinstance(frame, bytes)
     else:
         flexible = call.version >= SERVED[call.api_key].flexible_from
-        frame = yield from ask(call, call.api_key, call.version, body, flexible)
+        frame = yield from ask(call, call.api_key, call.version, body, flexible, call.client_id)
     return frame[response_body(frame, response_flexible(call.api_key, call.version)) :]
 
 

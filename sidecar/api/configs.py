@@ -240,7 +240,7 @@ def _incremental(
 ) -> Generator[Want, Any, Altered]:
     req = ia.IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     body = yield from slices.encoded(req, 1)
-    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True)
+    frame = yield from ask(call, Api.INCREMENTAL_ALTER_CONFIGS, 1, body, True, call.client_id)
     res = yield from slices.decoded(ia.IncrementalAlterConfigsResponse, 1, frame, response_body(frame, True))
     return res.responses
 

@@ -13,8 +13,9 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
+from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
 from sidecar.api.described import HIDDEN_TOPICS, MANY, described
+from sidecar.api.store import store_at
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.modern.events import TopicPartitions
 from sidecar.core.vocabulary.errors import Code, fitting
@@ -29,15 +30,15 @@ def consumer_group_describe(call: Call) -> Handler:
     local = yield from slices.chosen(group_ids, call.scope.managed)
     ours = set(local)
     theirs = [g for g in group_ids if g not in ours]
-    versions = call.client.broker_versions
-    supported = versions is None or call.api_key in versions
-    if not local and supported:
+    version = call.broker_version
+    if not local and version == call.version:
         return FORWARD
     res = cd.ConsumerGroupDescribeResponse()
-    if theirs and supported:
+    if theirs and version >= 0:
         req.group_ids = theirs
-        body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
-        res = yield from slices.decoded(cd.ConsumerGroupDescribeResponse, call.version, body)
+        sent = yield from slices.encoded(req, version)
+        body = yield from store_at(call, call.scope.node_id, version, sent)
+        res = yield from slices.decoded(cd.ConsumerGroupDescribeResponse, version, body)
     elif theirs:
         res.groups = [_no_consumers(g) for g in theirs]
     res.groups += yield from described(

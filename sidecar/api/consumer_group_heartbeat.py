@@ -13,6 +13,7 @@ from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Coordinate, Handler, Want, upstream
 from sidecar.api.heartbeat_reply import CODE, GROUP_ID_NOT_FOUND, to_body
 from sidecar.api.one_name import left_to_the_broker, name_taken_at_broker
+from sidecar.api.store import store_at
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.modern.validation import unknown_member
 from sidecar.core.vocabulary.errors import TEXT, Code, fitting
@@ -23,6 +24,9 @@ from sidecar.wire.generated import consumer_group_heartbeat as ch
 
 LAYOUTS = ("ntssiSSiaSpt", "ntssiSSiaSSpt")
 """Layouts of the request by version, header included, as native/wire_twin.py spells them."""
+REGEX_SINCE = 1
+"""The first version with a regular expression. Brokers before 4.0 have version 0."""
+NO_REGEX = "The broker of this group does not support regular expressions in ConsumerGroupHeartbeat."
 
 
 def consumer_group_heartbeat(call: Call) -> Handler:
@@ -59,13 +63,25 @@ def _at_the_broker(call: Call, event: ConsumerHeartbeat) -> Handler:
     """Passes a heartbeat to the broker, which has the group. A member that was silent while its group moved there is
     unknown at the broker, which may not have the group, or no consumer groups at all. The broker's error would end such
     a client; UNKNOWN_MEMBER_ID makes it join, and a join gets the broker's answer."""
-    versions = call.client.broker_versions
-    if versions is not None and call.api_key not in versions:
+    version, may_be_gone = call.broker_version, event.member_epoch != 0 and call.scope.managing
+    if version < 0:
         return _error(Code.UNSUPPORTED_VERSION) if event.member_epoch == 0 else to_body(_not_a_member(event))
-    if event.member_epoch == 0 or not call.scope.managing:
+    if version < REGEX_SINCE and event.topic_regex:
+        return _error(Code.UNSUPPORTED_VERSION, NO_REGEX)
+    if version == call.version and not may_be_gone:
         return FORWARD
-    body = yield from upstream(call)
+    body = yield from (upstream(call) if version == call.version else _in_version(call, version))
+    if not may_be_gone:
+        return body
     return to_body(_not_a_member(event)) if body[CODE] == GROUP_ID_NOT_FOUND else body
+
+
+def _in_version(call: Call, version: int) -> Generator[Want, Any, bytes]:
+    """Sends the request in this version. The answers of all versions have the same bytes."""
+    call.client_id, pos = header_end(call.frame, call.pos, flexible=True)
+    req = yield from slices.request(call, ch.ConsumerGroupHeartbeatRequest, pos)
+    req.subscribed_topic_regex = None
+    return (yield from store_at(call, call.scope.node_id, version, (yield from slices.encoded(req, version))))
 
 
 def _not_a_member(event: ConsumerHeartbeat) -> HeartbeatReply:

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import Call, Handler, Want, coordinate, who
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, who
 from sidecar.api.share_group_offsets import administrable
 from sidecar.api.store import store_at
 from sidecar.core.runtime.events import Answer, DeleteGroup, DeletionCheck, DeletionCheckReply
@@ -35,9 +35,12 @@ def delete_groups(call: Call) -> Handler:
     held: set[str] = set()
     parts: dict[tuple[int, bool], list[str]] = {}
     """Groups by broker and by whether it may take long."""
+    managed = set((yield from slices.chosen(req.groups_names, call.scope.managed)))
+    if not managed:
+        return FORWARD
     for group_id in req.groups_names:
         keeper, slow = call.scope.node_id, False
-        if call.scope.managed(group_id):
+        if group_id in managed:
             code: Code = yield from access.refused_delete(call, group_id)
             check = DeletionCheckReply()
             if code == Code.NONE:

@@ -20,12 +20,12 @@ from msgspec.structs import replace
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate, upstream
+from sidecar.api.known_groups import groups_with_records
 from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
 from sidecar.api.store import store_at
 from sidecar.core.classic.embedded import CONSUMER_TYPE, assignment, plain_subscription
 from sidecar.core.classic.events import DescribeClassic, DescribeClassicReply
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
-from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import describe_groups as dg
 
@@ -37,11 +37,11 @@ def describe_groups(call: Call) -> Handler:
     local = yield from slices.chosen(req.groups, call.scope.managed)
     if not local:
         return FORWARD
-    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=tuple(dict.fromkeys(local))))
+    known = yield from groups_with_records(list(dict.fromkeys(local)))
     if known.code == Code.NONE:
         local = [g for g in local if g in known.groups or call.scope.own.is_group(g)]
     ours = set(local)
-    theirs = _by_keeper(call, [g for g in req.groups if g not in ours])
+    theirs = yield from _by_keeper(call, [g for g in req.groups if g not in ours])
     home = theirs.pop(call.scope.node_id, [])
     if not local and not theirs:
         return FORWARD
@@ -81,13 +81,16 @@ def _at_another_broker(call: Call, node_id: int, groups: list[str]) -> Generator
     return (yield from slices.decoded(dg.DescribeGroupsResponse, call.version, body)).groups
 
 
-def _by_keeper(call: Call, groups: Iterable[str]) -> dict[int, list[str]]:
+def _by_keeper(call: Call, groups: Iterable[str]) -> Generator[Want, Any, dict[int, list[str]]]:
     """Returns the groups by the broker that is asked for them. Groups that are not managed stay with the client's own
     broker."""
     parts: dict[int, list[str]] = {}
-    for group_id in groups:
+
+    def place(group_id: str) -> None:
         node_id = call.keeper_of(group_id) if call.scope.managed(group_id) else call.scope.node_id
         parts.setdefault(node_id, []).append(group_id)
+
+    yield from slices.each(groups, place)
     return parts
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, BrokerSilent, Call, Handler, Settle, Want, upstream
 from sidecar.core.vocabulary.errors import Code
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.wire.generated import find_coordinator as fc
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -46,7 +47,7 @@ def find_coordinator(call: Call) -> Handler:
     except BrokerSilent:
         res = yield from _without_the_broker(call, req, names, {*own, *managed})
     if managed and call.view.suspects:
-        yield Settle(managed)
+        yield Settle((yield from _one_of_each_partition(call, managed)))
     entries: list[tuple[str, fc.FindCoordinatorResponse | fc.Coordinator]]
     entries = [(req.key, res)] if call.version < BATCHED else [(answer.key, answer) for answer in res.coordinators]
     ours = set(managed)
@@ -60,6 +61,13 @@ def find_coordinator(call: Call) -> Handler:
 
     yield from slices.each(entries, put)
     return (yield from slices.encoded(res, call.version))
+
+
+def _one_of_each_partition(call: Call, groups: tuple[str, ...]) -> Generator[Want, Any, tuple[str, ...]]:
+    """Returns one group of each partition. All groups of a partition have the same owner, and a request with thousands
+    would be looked at again with each change of the owners."""
+    partitions = max(len(call.view.owners), 1)
+    return tuple(dict((yield from slices.made(groups, lambda g: (partition_for(g, partitions), g)))).values())
 
 
 def _without_the_broker(

@@ -17,7 +17,8 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, Listed, ListGroups, ListReply
+from sidecar.api.known_groups import groups_with_records
+from sidecar.core.runtime.events import Listed, ListGroups, ListReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import list_groups as lg
 
@@ -31,9 +32,9 @@ def list_groups(call: Call) -> Handler:
     res = yield from slices.decoded(lg.ListGroupsResponse, call.version, body)
     if res.error_code != Code.NONE:
         return body
-    res.groups = [g for g in res.groups if not own.is_unlisted(g.group_id)]
+    res.groups = yield from slices.chosen(res.groups, lambda g: not own.is_unlisted(g.group_id))
     if not call.scope.managing:
-        return res.encode(call.version)
+        return (yield from slices.encoded(res, call.version))
     reply: ListReply = yield from coordinate(ListGroups())
     if reply.code != Code.NONE:
         return _failed(call, reply.code)
@@ -41,17 +42,21 @@ def list_groups(call: Call) -> Handler:
     hidden = yield from access.hidden_groups(call, [g.group_id for g in listed])
     if hidden and (yield from access.sees_all_groups(call)):
         hidden = set()
-    listed = sorted((g for g in listed if g.group_id not in hidden), key=lambda g: g.group_id)
+    by_id = {g.group_id: g for g in listed if g.group_id not in hidden}
+    listed = [by_id[group_id] for group_id in (yield from slices.sorted_once(by_id))]
     duplicates = yield from _known(call, res.groups, listed)
     if isinstance(duplicates, Code):
         return _failed(call, duplicates)
-    res.groups = [g for g in res.groups if g.group_id not in duplicates]
+    res.groups = yield from slices.chosen(res.groups, lambda g: g.group_id not in duplicates)
     states, types = _filter(req.states_filter), _filter(req.types_filter)
-    res.groups += [
-        lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
-        for g in listed
-        if (not states or _names_of(g.state) & states) and (not types or g.group_type.lower() in types)
-    ]
+
+    def wanted(g: Listed) -> bool:
+        return bool((not states or _names_of(g.state) & states) and (not types or g.group_type.lower() in types))
+
+    shown = yield from slices.chosen(listed, wanted)
+    res.groups += yield from slices.made(
+        shown, lambda g: lg.ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type)
+    )
     return (yield from slices.encoded(res, call.version))
 
 
@@ -61,11 +66,8 @@ def _known(
     """Returns the broker's groups that sidecars list, here or beside another broker; or the error if that is not
     known."""
     listed_ids = {g.group_id for g in listed}
-    managed = {g.group_id for g in at_broker if call.scope.managed(g.group_id)}
-    ask = tuple(sorted(managed - listed_ids))
-    if not ask:
-        return managed
-    known: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=ask))
+    managed = {g.group_id for g in (yield from slices.chosen(at_broker, lambda g: call.scope.managed(g.group_id)))}
+    known = yield from groups_with_records((yield from slices.sorted_once(managed - listed_ids)))
     return known.code if known.code != Code.NONE else (managed & listed_ids) | known.groups
 
 

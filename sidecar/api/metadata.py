@@ -14,10 +14,10 @@ from collections.abc import Generator
 from typing import Any
 
 from sidecar.api import slices
-from sidecar.api.call import FORWARD, Call, Forward, Handler, Want, ask
+from sidecar.api.call import FORWARD, Call, Handler, Want, ask, forward_in
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import BY_ID, Api
-from sidecar.wire.frames import VERSION, response_body
+from sidecar.wire.frames import response_body
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.primitives import ZERO_UUID
 
@@ -30,7 +30,7 @@ def metadata(call: Call) -> Handler:
     req = yield from slices.request(call, md.MetadataRequest)
     by_id = yield from slices.chosen(req.topics or (), lambda t: t.topic_id != ZERO_UUID)
     if not by_id:
-        return Forward(call.frame[: VERSION.start] + OLDER.to_bytes(2, "big") + call.frame[VERSION.stop :])
+        return forward_in(call, OLDER)
     wanted = yield from slices.sorted_once(t.topic_id for t in by_id)
     return (yield from _by_id(call, wanted, req.include_topic_authorized_operations))
 

@@ -37,7 +37,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate
+from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate, forward_in
 from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
@@ -69,7 +69,7 @@ def offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, oc.OffsetCommitRequest)
     elsewhere = call.version < COORDINATED and not call.scope.own.is_group(req.group_id)
     if elsewhere or not call.scope.managed(req.group_id):
-        return FORWARD
+        return forward_in(call, call.broker_version)  # v9 has the bytes of v8
     req.topics = [t for t in req.topics if t.partitions]  # a broker leaves the others out
     named = yield from slices.made(req.topics, _places)
     places = tuple(chain.from_iterable(named))
@@ -87,7 +87,7 @@ def offset_commit(call: Call) -> Handler:
     rights_checked = _in_doubt(call, req.group_id, check.code)
     hidden = yield from _refused_topics(call, req, check)
     while check.code == Code.NONE and not call.client.left:
-        version = _broker_version(call)
+        version = call.broker_version
         if check.identity is not None:
             version = max(version, COMMIT_NAMES_INSTANCE)
         sent = replace(req, topics=_without(req.topics, hidden.keys()))
@@ -237,11 +237,6 @@ def _not_a_member(identity: MemberIdentity | None, codes: set[int]) -> int:
     return next((c for c in codes if c in known), Code.NONE)
 
 
-def _broker_version(call: Call) -> int:
-    known = (call.client.broker_versions or {}).get(call.api_key)
-    return call.version if known is None else min(call.version, known[1])
-
-
 def _without(topics: list[oc.OffsetCommitRequestTopic], refused: Set[Place]) -> list[oc.OffsetCommitRequestTopic]:
     if not refused:
         return topics
@@ -298,7 +293,7 @@ def _refused_topics(
     if check.code == Code.GROUP_AUTHORIZATION_FAILED or not req.topics or not _in_doubt(call, req.group_id, check.code):
         return {}
     yield from _owe_nothing_sent(check)
-    version = _broker_version(call)
+    version = call.broker_version
     nowhere = [oc.OffsetCommitRequestPartition(NO_PARTITION)]
     probe = yield from slices.made(req.topics, lambda t: replace(t, partitions=nowhere))
     shown = yield from slices.encoded(replace(req, topics=probe), version)

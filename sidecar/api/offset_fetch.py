@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
+from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate
 from sidecar.api.offset_commit import COORDINATED
 from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, FetchCheck
@@ -133,11 +133,12 @@ def _blank(p: of.OffsetFetchResponsePartition | of.OffsetFetchResponsePartitions
 def _by_keeper(call: Call, req: of.OffsetFetchRequest) -> Generator[Want, Any, dict[int, of.OffsetFetchRequest]]:
     """Returns a request for each broker. Groups that are not managed stay with the client's own broker."""
     parts: dict[int, of.OffsetFetchRequest] = {}
-    for i, g in enumerate(req.groups):
-        if i % slices.CHECKED == slices.CHECKED - 1:
-            yield PAUSE
+
+    def place(g: of.OffsetFetchRequestGroup) -> None:
         node_id = call.keeper_of(g.group_id) if call.scope.managed(g.group_id) else call.scope.node_id
         parts.setdefault(node_id, replace(req, groups=[])).groups.append(g)
+
+    yield from slices.each(req.groups, place)
     return parts
 
 

@@ -13,14 +13,13 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import CLIENT_ID, Call, Want, coordinate
+from sidecar.api.known_groups import groups_with_records
 from sidecar.api.store import store_at
 from sidecar.core.runtime.events import (
     Answer,
     DeleteGroup,
     DeletionCheck,
     DeletionCheckReply,
-    GroupsWithRecords,
-    GroupsWithRecordsReply,
 )
 from sidecar.core.share.config import SHARE
 from sidecar.core.streams.config import STREAMS
@@ -54,7 +53,7 @@ def join_refused_by_managed_group(
         return Code.NONE
     if call.scope.own.is_group(group_id):
         return Code.GROUP_AUTHORIZATION_FAILED
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     if group_id not in known.groups:
         return Code.NONE
     refused: Code = yield from access.refused_read(call, group_id)
@@ -137,7 +136,7 @@ def taken_from_streams(call: Call, group_id: str, came_ms: int) -> Generator[Wan
     if any(m.group_instance_id != CLIENT_ID for m in description.members):  # others than our placeholder
         return Code.GROUP_ID_NOT_FOUND
     if _of_another_kind(description):
-        if Api.STREAMS_GROUP_DESCRIBE not in (call.client.broker_versions or ()):
+        if Api.STREAMS_GROUP_DESCRIBE not in (call.broker_versions or ()):
             return Code.GROUP_ID_NOT_FOUND
         streams = yield from _described(call, answer.keeper, group_id, AS_STREAMS)
         if streams.error_code == Code.GROUP_ID_NOT_FOUND:
@@ -155,13 +154,8 @@ def _waits(call: Call, group_id: str, kind: str) -> Generator[Want, Any, bool]:
     """Returns whether the group would begin while a sidecar that does not coordinate its kind may become its owner."""
     if kind not in call.view.lacking:
         return False
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     return known.code == Code.NONE and group_id not in known.groups
-
-
-def _known(group_id: str) -> Generator[Want, Any, GroupsWithRecordsReply]:
-    reply: GroupsWithRecordsReply = yield from coordinate(GroupsWithRecords(candidates=(group_id,)))
-    return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +179,12 @@ def _free(answer: _Asked, code: int, free: dict[str, int], group_id: str) -> Cod
 def _asked(call: Call, group_id: str, came_ms: int, free: Mapping[str, int]) -> Generator[Want, Any, _Asked | None]:
     """Asks the broker for the name. Returns None if the name was free a moment ago, or is known here, or the broker has
     groups of one kind only. `free`: name -> when it was found free."""
-    versions = call.client.broker_versions
+    versions = call.broker_versions
     if free.get(group_id, NEVER_MS) > came_ms - FREE_MS:
         return None
     if versions is None or versions.get(Api.DESCRIBE_GROUPS, (0, 0))[1] < OTHER_KINDS_SINCE:
         return None
-    known = yield from _known(group_id)
+    known = yield from groups_with_records((group_id,))
     if known.code != Code.NONE or group_id in known.groups:
         return None
     keeper, at_ms = call.keeper_of(group_id), call.now_ms

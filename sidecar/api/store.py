@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.api import slices
-from sidecar.api.call import Call, NotServed, Store, Want, ask
+from sidecar.api.call import CLIENT_ID, Call, NotServed, Store, Want, ask
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import SERVED, Api, response_flexible
 from sidecar.wire.frames import response_body
@@ -46,11 +46,11 @@ def store(call: Call, group_id: str, version: int, body: bytes) -> Generator[Wan
 def store_at(
     call: Call, node_id: int, version: int, body: bytes, api_key: int | None = None, slow: bool = False
 ) -> Generator[Want, Any, bytes]:
-    """Sends like `store`, to this broker; of another API, if one is named. `slow`: as in `Store`."""
-    key = call.api_key if api_key is None else api_key
+    """Sends like `store`, to this broker; a request of the sidecar's own, if an API is named. `slow`: as in `Store`."""
+    key, client_id = (call.api_key, call.client_id) if api_key is None else (api_key, CLIENT_ID)
     flexible = version >= SERVED[key].flexible_from
     if node_id == call.scope.node_id:
-        frame = yield from ask(call, key, version, body, flexible)
+        frame = yield from ask(call, key, version, body, flexible, client_id)
     else:
         want = Store(node_id, key, version, body, flexible, slow)
         answer: bytes | NotServed = yield want

@@ -36,8 +36,7 @@ def streams_group_describe(call: Call) -> Handler:
     local = yield from slices.chosen(group_ids, call.scope.keeps_streams)
     ours = set(local)
     theirs = [g for g in group_ids if g not in ours]
-    versions = call.client.broker_versions
-    highest = call.version if versions is None else min(call.version, versions.get(call.api_key, (0, -1))[1])
+    highest = call.broker_version
     if not local and highest == call.version:
         return FORWARD
     res = sd.StreamsGroupDescribeResponse()

@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from sidecar.api import access, slices
-from sidecar.api.call import CLIENT_ID, FORWARD, Call, Coordinate, Handler, Start, Want, upstream
+from sidecar.api.call import FORWARD, Call, Coordinate, Handler, Start, Want, upstream
 from sidecar.api.one_name import join_refused_by_managed_group, left_to_the_broker, taken_from_streams
 from sidecar.api.store import store_at
 from sidecar.core.modern.validation import unknown_member
@@ -115,15 +115,14 @@ def _at_the_broker(call: Call, event: StreamsHeartbeat) -> Handler:
     """Passes a heartbeat to the broker, which has the group. The broker may not know the group any more, or no streams
     groups at all, or fewer versions. GROUP_ID_NOT_FOUND ends a client; UNKNOWN_MEMBER_ID makes it join, and a join gets
     the broker's answer."""
-    versions, joins = call.client.broker_versions, event.member_epoch == JOIN_EPOCH
-    highest = call.version if versions is None else versions.get(call.api_key, (0, -1))[1]
+    highest, joins = call.broker_version, event.member_epoch == JOIN_EPOCH
     error = unknown_member(event.member_id, event.group_id)
     if highest < 0:
         return _error(call, Code.UNSUPPORTED_VERSION) if joins else _error(call, error.code, error.message)
     may_be_gone = event.member_epoch > JOIN_EPOCH and call.scope.managing
-    if highest >= call.version and not may_be_gone:
+    if highest == call.version and not may_be_gone:
         return FORWARD
-    if highest >= call.version:
+    if highest == call.version:
         body, version = (yield from upstream(call)), call.version
     else:  # the versions of the request are the same
         body, version = (yield from store_at(call, call.scope.node_id, highest, call.frame[call.pos :])), highest
@@ -143,7 +142,7 @@ def _creation(call: Call, event: StreamsHeartbeat, topics: Sequence[NewTopic]) -
     has sent after its heartbeat can be half passed."""
     wanted = ct.CreateTopicsRequest([_new_topic(t) for t in topics], CREATE_MS)
     body = wanted.encode(CREATE_VERSION)
-    frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, CLIENT_ID, False, body)
+    frame = request_frame(Api.CREATE_TOPICS, CREATE_VERSION, call.correlation_id, call.client_id, False, body)
     return Start(frame, lambda answer: TopicsCreated(event.group_id, event.member_id, _created(topics, answer)))
 
 

@@ -6,7 +6,13 @@ from sidecar.wire.apis import Api
 
 BEFORE_ALL = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that a broker answers before it knows the client's principal."""
-WAIT_FOR_OTHERS = (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.SHARE_GROUP_HEARTBEAT)
+WAIT_FOR_OTHERS = (
+    Api.JOIN_GROUP,
+    Api.SYNC_GROUP,
+    Api.CONSUMER_GROUP_HEARTBEAT,
+    Api.SHARE_GROUP_HEARTBEAT,
+    Api.STREAMS_GROUP_HEARTBEAT,
+)
 """Requests whose answer waits for other members to join, for the leader's assignment, or for an assignor or the
 broker."""
 MEMBERS_ASK = frozenset(

@@ -213,7 +213,7 @@ class Dispatcher:
             session.forward(got, result.frame)
             return
         if got.api_key == Api.API_VERSIONS:
-            session.conn.served = looked_into(session.facts.broker_versions)
+            session.shown(looked_into(run.broker_versions))
         frame = response_frame(got.correlation_id, response_flexible(got.api_key, got.version), result)
         if run.grant is not None:
             self._remember(run, run.grant, frame)

@@ -21,6 +21,7 @@ from sidecar.link.ports import Logger
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
 from sidecar.proxy.connection import ClientConnection
 from sidecar.proxy.internal import Internal
+from sidecar.wire.apis import ApiSpec
 
 
 class SessionServer(UpstreamServer, FlowServer, Protocol):
@@ -48,6 +49,7 @@ class Session(Reader):
     def __init__(self, server: SessionServer) -> None:
         super().__init__(server.memory.reads)
         self.conn = ClientConnection(server.settings.limits, server.internal)
+        self.conn.served = server.broker.served
         self.to_client = Outbox()
         self.facts = Client()
         self.steady: BoundedCache[bytes, Steady] = steady_cache()
@@ -191,6 +193,11 @@ class Session(Reader):
         self.run(self.conn.forward(got.token, frame if frame is not None else got.frame))
         if not self._running:
             self.flow.adjust()
+
+    def shown(self, served: dict[int, ApiSpec]) -> None:
+        """Takes in the APIs to look into: the broker has shown its versions. They count for later connections, too, as
+        some clients ask on their first one only."""
+        self.conn.served = self._server.broker.served = served
 
     def turn_soon(self) -> None:
         """Schedules the next turn of what the client has sent, behind all other work."""

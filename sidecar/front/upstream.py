@@ -20,6 +20,7 @@ from sidecar.front.settings import FrontSettings
 from sidecar.kafka.cluster import Address
 from sidecar.proxy.actions import Action
 from sidecar.proxy.connection import ClientConnection
+from sidecar.wire.apis import PASSING
 
 CONNECT_TIMEOUT_S = 10.0
 Then = Callable[[bytes | None], None]
@@ -33,6 +34,8 @@ class Broker:
     def __init__(self, address: Address, tls: Callable[[], ssl.SSLContext | None], host: str = "") -> None:
         self.address = address
         self._tls, self._host = tls, host
+        self.served = PASSING
+        """APIs that new connections look into, by the broker's versions as a client last saw them."""
 
     async def connect(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connects as every client's connection does. Raises OSError."""

@@ -193,7 +193,7 @@ class Play:
             return self
         assert (api, v) == (api_of(request), self._call.version if version is None else version)
         client_id, pos = header_end(frame, PREFIX.size, flexible(api, v))
-        assert client_id == CLIENT_ID
+        assert client_id in (CLIENT_ID, self._call.client_id)
         _same(request, v, frame[pos:])
         return self
 
@@ -246,7 +246,8 @@ class Play:
         api = api_of(request)
         size, key, v, correlation = PREFIX.unpack_from(want.frame, 0)
         assert (size, key, v, correlation) == (len(want.frame) - 4, api, version, CORRELATION)
-        _, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        client_id, pos = header_end(want.frame, PREFIX.size, flexible(api, version))
+        assert client_id == self._call.client_id, "the broker has quotas by client id"
         _same(request, version, want.frame[pos:])
         self._resume(None)
         return want

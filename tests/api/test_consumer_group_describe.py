@@ -42,6 +42,7 @@ DESCRIBED = cd.DescribedGroup(
     ],
     authorized_operations=OPERATIONS_OMITTED,
 )
+VERSION_0 = Client("10.0.0.9", broker_versions={69: (0, 0)})
 WITHOUT = Client(broker_versions={18: (0, 3), 8: (0, 8)})
 """The broker has no consumer protocol."""
 
@@ -158,3 +159,13 @@ def test_a_broker_without_the_protocol_does_not_see_the_request_at_all() -> None
 
 def test_a_broker_with_the_protocol_describes_its_own_groups() -> None:
     play("theirs", client=Client(broker_versions={69: (0, 1)})).forwards()
+
+
+def test_a_broker_of_fewer_versions_is_asked_in_its_own() -> None:
+    """Kafka 3.9 has version 0 only. Symptom: Kafka 4's tools could describe no group of such a broker."""
+    theirs = cd.DescribedGroup(group_id="theirs", members=[cd.Member("m")])
+    request = cd.ConsumerGroupDescribeRequest(["theirs"])
+    play("theirs", client=VERSION_0).asks(request, 0).broker(response(theirs)).answers(response(theirs))
+    conversation = play("g", "theirs", client=VERSION_0).asks(request, 0).broker(response(theirs))
+    conversation = conversation.may_describe("g").coordinates(DescribeConsumerGroup("g")).coordinator(REPLY)
+    conversation.may_describe_topics("orders", "refunds").answers(response(DESCRIBED, theirs))

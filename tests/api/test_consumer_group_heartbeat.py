@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.api.call import Client
+from sidecar.api.consumer_group_heartbeat import NO_REGEX
 from sidecar.core.consumer.events import ConsumerHeartbeat, HeartbeatReply
 from sidecar.core.vocabulary.errors import TEXT, Code, CoordinatorError
 from sidecar.core.vocabulary.topic_regex import is_validated, validate
@@ -144,6 +145,18 @@ def test_a_member_that_was_silent_while_its_group_went_to_the_broker_joins_there
         beat(OF_THEIRS).asks().broker(said).answers(said)
     gone = replace(OF_THEIRS, member_epoch=-1)
     beat(gone).asks().broker(unknown).answers(NO_MEMBER)
+
+
+def test_a_broker_of_fewer_versions_is_asked_in_its_own() -> None:
+    """Kafka 3.7 to 3.9 has version 0 only, and would close the connection at version 1."""
+    client = Client("10.0.0.9", broker_versions={68: (0, 0)})
+    join = ch.ConsumerGroupHeartbeatRequest("theirs", "m", 0, subscribed_topic_names=["orders"])
+    well = ch.ConsumerGroupHeartbeatResponse(0, 0, None, "m", 1, 5_000, ch.Assignment([]))
+    beat(join, client=client).whose("theirs").asks(join, 0).broker(well).answers(well)
+    unknown = answer(Code.GROUP_ID_NOT_FOUND, "Consumer group theirs not found.")
+    beat(OF_THEIRS, client=client).asks(OF_THEIRS, 0).broker(unknown).answers(NO_MEMBER)
+    regex = replace(join, subscribed_topic_regex="o.*")
+    beat(regex, client=client).whose("theirs").answers(answer(Code.UNSUPPORTED_VERSION, NO_REGEX))
 
 
 def test_nor_does_a_broker_without_the_protocol_end_it() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
+import pytest
+from msgspec.structs import astuple
+
+from sidecar.api import slices
 from sidecar.core.runtime.events import GroupsWithRecords, GroupsWithRecordsReply, Listed, ListGroups, ListReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
@@ -60,6 +64,25 @@ def test_a_list_is_not_cut_short_because_the_coordinator_went_away(why: Code) ->
     play(LEFT_OVER).coordinator(ListReply(why)).answers(lg.ListGroupsResponse(error_code=code))
     conversation = play(LEFT_OVER).coordinator(ListReply()).coordinates(GroupsWithRecords(candidates=("g",)))
     conversation.coordinator(GroupsWithRecordsReply(why)).answers(lg.ListGroupsResponse(error_code=code))
+
+
+def test_a_long_list_of_the_broker_does_not_hold_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: 10,000 groups at the broker held all heartbeats for 0.2 s, at the comparison with the patterns."""
+    monkeypatch.setattr(slices, "CHECKED", 64)
+    theirs = [lg.ListedGroup(f"t{i:04}", "consumer", "Stable", "classic") for i in range(1_000)]
+    owned = [Listed(f"g{i:04}", "consumer", "Stable", "classic") for i in range(1_000)]
+    conversation = play(*theirs)
+    stretches: Counter[int] = Counter()
+
+    def managed(group_id: str) -> bool:
+        stretches[conversation.pauses] += 1
+        return group_id.startswith("g")
+
+    conversation.call.scope.managed, conversation.call.view = managed, NO_AUTHORIZER
+    conversation.coordinator(ListReply(groups=tuple(owned))).may_describe("g0000")
+    conversation.answers(response(*theirs, *(lg.ListedGroup(*astuple(g)) for g in owned)))
+    assert sum(stretches.values()) == 2_000
+    assert max(stretches.values()) <= 2 * slices.CHECKED
 
 
 def test_what_the_broker_refuses_is_refused() -> None:

@@ -169,6 +169,15 @@ def test_an_older_broker_gets_its_own_version(elsewhere: bool) -> None:
     sent.broker(STORED).answers(STORED)
 
 
+@pytest.mark.parametrize("high", [8, 9])
+def test_a_group_of_an_older_broker_commits_in_the_brokers_version(high: int) -> None:
+    """Symptom: before Kafka up to 3.6, no group of the broker's committed an offset if its client knew version 9."""
+    request = replace(commit_request(ONE), group_id="theirs")
+    conversation = Play(Api.OFFSET_COMMIT, request, 9, client=Client(broker_versions={8: (0, high)}))
+    conversation.forwards(8 if high == 8 else None)
+    Play(Api.OFFSET_COMMIT, request, 9, client=Client(broker_versions={18: (0, 3)})).forwards()
+
+
 def test_topics_by_id() -> None:
     def request(*topics: bytes, member: str = "m", epoch: int = 3) -> oc.OffsetCommitRequest:
         part = [oc.OffsetCommitRequestPartition(0, 100)]

@@ -20,6 +20,8 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.frames import SIZE, request_frame, response_body
 from sidecar.wire.generated import api_versions as av
+from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import consumer_group_heartbeat as ch
 from sidecar.wire.generated import consumer_protocol_subscription as sub
 from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import describe_cluster as ds
@@ -90,6 +92,20 @@ def check_refusals(world: LocalKafka) -> None:
         assert told == answer and told, version
 
 
+def check_groups_of_the_broker(world: LocalKafka) -> None:
+    """Versions that the sidecar announces for its own groups. A broker that lacks them would close the connection."""
+    part = oc.OffsetCommitRequestPartition(0, 5)
+    commit = oc.OffsetCommitRequest("brokers-nine", topics=[oc.OffsetCommitRequestTopic("old", partitions=[part])])
+    with Caller(world.nodes[0].sidecar_port) as caller:  # which has not asked for ApiVersions
+        told = caller.ask(oc, Api.OFFSET_COMMIT, 9, commit)
+        assert told.topics[0].partitions[0].error_code == Code.NONE
+        told = caller.ask(cd, Api.CONSUMER_GROUP_DESCRIBE, 1, cd.ConsumerGroupDescribeRequest(["brokers-nine"]))
+        assert told.groups[0].error_code in (Code.UNSUPPORTED_VERSION, Code.GROUP_ID_NOT_FOUND)
+        beat = ch.ConsumerGroupHeartbeatRequest("brokers-nine", "m", 3)
+        told = caller.ask(ch, Api.CONSUMER_GROUP_HEARTBEAT, 1, beat)
+        assert told.error_code in (Code.UNSUPPORTED_VERSION, Code.UNKNOWN_MEMBER_ID)
+
+
 def test_the_sidecar_announces_what_its_broker_announces(kafka: LocalKafka) -> None:
     check_announced(kafka)
     check_refusals(kafka)
@@ -114,6 +130,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_another_kafka(other: LocalKafka) -> None:
     check_announced(other)
     check_refusals(other)
+    check_groups_of_the_broker(other)
     if other.version.startswith("3."):
         check_old_versions(other)
     else:

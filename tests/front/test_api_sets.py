@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.core.vocabulary.errors import Code
-from sidecar.front.api_sets import MEMBERS_ASK
+from sidecar.front.api_sets import MEMBERS_ASK, WAIT_FOR_OTHERS
 from sidecar.wire.apis import SERVED, Api
 from sidecar.wire.generated import delete_groups as dl
 from sidecar.wire.generated import offset_delete as od
@@ -47,6 +47,12 @@ REQUESTS: dict[Api, Any] = {
 def test_each_request_that_changes_something_waits_or_has_a_reason() -> None:
     assert MEMBERS_ASK | ONLY_READ | set(CHANGE_AND_DO_NOT_WAIT) == set(SERVED)
     assert not MEMBERS_ASK & (ONLY_READ | set(CHANGE_AND_DO_NOT_WAIT))
+
+
+def test_the_heartbeats_of_all_groups_with_epochs_wait_for_others() -> None:
+    """The classic one alone is answered at once."""
+    heartbeats = {api for api in map(Api, SERVED) if api.name.endswith("HEARTBEAT")} - {Api.HEARTBEAT}
+    assert set(WAIT_FOR_OTHERS) == heartbeats | {Api.JOIN_GROUP, Api.SYNC_GROUP}
 
 
 @pytest.mark.parametrize("api", REQUESTS)

@@ -31,6 +31,7 @@ from sidecar.wire.generated import join_group as jg
 from sidecar.wire.generated import metadata as md
 from sidecar.wire.generated import offset_commit as oc
 from sidecar.wire.generated import share_group_heartbeat as sh
+from sidecar.wire.generated import streams_group_heartbeat as st
 from sidecar.wire.generated import sync_group as sy
 from tests.front.reception import group, response, run
 from tests.inprocess import messages
@@ -173,7 +174,12 @@ def joins_share(member: str) -> tuple[Any, int]:
     return sh.ShareGroupHeartbeatRequest("g", member, 0, None, NAMES), 1
 
 
-@pytest.mark.parametrize("join", [joins_classic, joins_consumer, joins_share])
+def joins_streams(member: str) -> tuple[Any, int]:
+    topology = st.Topology(0, [st.Subtopology("0", NAMES)])
+    return st.StreamsGroupHeartbeatRequest("g", member, 0, 0, None, None, 10_000, topology, [], [], []), 1
+
+
+@pytest.mark.parametrize("join", [joins_classic, joins_consumer, joins_share, joins_streams])
 def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str], tuple[Any, int]]) -> None:
     """Ten members whose joins are large: the answer to the first one waits for the last one, or for the run of an
     assignor.
@@ -182,7 +188,7 @@ def test_members_that_wait_for_each_other_leave_their_places(join: Callable[[str
     a second, and nobody else's large request was looked at meanwhile."""
 
     async def main() -> None:
-        embedded = EmbeddedFront(large_requests=1, share=True)
+        embedded = EmbeddedFront(large_requests=1, share=True, streams=True)
         embedded.show()
         for n in range(10):
             client = await embedded.client()

@@ -50,6 +50,21 @@ def test_a_topic_is_found_by_its_id(high: int) -> None:
     run(test, internal_topic=STATE)
 
 
+def test_a_further_connection_of_a_client_that_knows_the_versions() -> None:
+    """franz-go before 1.23 asks each broker for its versions once, and opens several connections."""
+
+    async def test(embedded: EmbeddedFront) -> None:
+        embedded.show()
+        embedded.brokers.versions[Api.METADATA] = (0, 11)
+        await (await embedded.client()).ask(HELLO, 2)
+        topic_id = embedded.brokers.topics[OFFSETS].topic_id
+        there = (await (await embedded.client()).ask(by_id(topic_id), 12)).topics
+        assert [t.name for t in there] == [OFFSETS]
+        assert by_ids(embedded) == 0
+
+    run(test)
+
+
 @pytest.mark.parametrize("high", [12, 13])
 def test_where_the_broker_takes_ids_it_is_asked(high: int) -> None:
     async def test(embedded: EmbeddedFront) -> None:
