@@ -37,7 +37,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from sidecar.api import access, slices
-from sidecar.api.call import FORWARD, Call, Handler, Owe, SendToCoordinator, Want, coordinate, forward_in
+from sidecar.api.call import (
+    CONSUMER_COMMIT,
+    FORWARD,
+    Call,
+    Handler,
+    Owe,
+    SendToCoordinator,
+    Want,
+    coordinate,
+    forward_in,
+)
 from sidecar.api.store import store, store_at
 from sidecar.core.runtime.offset_checks import CheckReply, CommitCheck, MemberIdentity, Place
 from sidecar.core.vocabulary.errors import Code
@@ -69,7 +79,7 @@ def offset_commit(call: Call) -> Handler:
     req = yield from slices.request(call, oc.OffsetCommitRequest)
     elsewhere = call.version < COORDINATED and not call.scope.own.is_group(req.group_id)
     if elsewhere or not call.scope.managed(req.group_id):
-        return forward_in(call, call.broker_version)  # v9 has the bytes of v8
+        return forward_in(call, call.broker_version) if call.version == CONSUMER_COMMIT else FORWARD  # bytes as in v8
     req.topics = [t for t in req.topics if t.partitions]  # a broker leaves the others out
     named = yield from slices.made(req.topics, _places)
     places = tuple(chain.from_iterable(named))
