@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.lake.files import duck_type, in_duckdb, no_rows
-from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.columns import TIME, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -48,10 +48,6 @@ class Frame:
         name = f"t{next(self.db.numbers)}"
         self.db.connection.execute(f"create temp table {name} as select * from {self}")
         return Frame(self.db, name)
-
-    def columns(self) -> list[str]:
-        described = self.db.connection.execute(f"select * from {self} limit 0").description
-        return [str(column[0]) for column in described or ()]
 
     def batches(self) -> Iterator[Any]:
         """Yields the relation's rows as Arrow record batches."""
@@ -137,12 +133,11 @@ def pack(fields: str) -> str:
 
 
 def shape(frame: Frame, table: Table) -> Frame:
-    """Returns the table's columns, with its types, in its order; a `..._time` is computed from its `..._ms`."""
-    have = set(frame.columns())
-    picked = []
-    for column in table.columns:
-        ms = f"{column.name[:-4]}ms"
-        made = column.name.endswith("time") and column.name not in have and ms in table.names
-        value = f'make_timestamp("{ms}" * 1000)' if made else f'cast("{column.name}" as {duck_type(column.type)})'
-        picked.append(f'{value} as "{column.name}"')
+    """Returns the table's columns, with its types, in its order; each `..._time` is computed from its `..._ms`."""
+    picked = (
+        f'make_timestamp("{c.name[:-4]}ms" * 1000) as "{c.name}"'
+        if c.type == TIME
+        else f'cast("{c.name}" as {duck_type(c.type)}) as "{c.name}"'
+        for c in table.columns
+    )
     return frame.select(", ".join(picked))
