@@ -37,6 +37,7 @@ from sidecar.audit.gold.steps import (
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
+from sidecar.state.fold import HOLDING
 
 Frames = Mapping[str, Frame]
 REVISED = {
@@ -55,8 +56,6 @@ ENDS = {
     "unowned": "to_offset",
 }
 """Tables that tell of everybody in a group, and the column of the offset up to which they do."""
-HOLDING = ("classic_assignment", *(f"{modern.tables}current" for modern in MODERN.values()))
-"""Kinds of records that say what a member holds."""
 OWNED = (CONSUMER, CLASSIC)
 ACTIVE = "active"
 COVERED = (ACTIVE, "standby")
