@@ -135,8 +135,7 @@ class _Fold:
     # ---- state partitions -------------------------------------------------------------------------------------------
     def partitions(self, cut: Cuts) -> None:
         """Folds the tables about state partitions, and finds where each partition is whole."""
-        records = keyed(self.db, self.silver)
-        keys = records.select("* exclude (why)").computed()
+        keys = keyed(self.db, self.silver).computed()
         revised = revisions(keys, self.was["revisions"]).computed()
         self.cuts = self.never_read(keys, cut)
         seen = read(keys, self.silver["corrupt"], self.was["read"], self.cuts)
@@ -146,7 +145,7 @@ class _Fold:
         self.add("coordinators", claims.where("not already_ended"))
         self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
         self.add("outages", coordinators.outages(claims))
-        self.add("stale_writes", coordinators.stale_writes(records, claims))
+        self.add("stale_writes", coordinators.stale_writes(keys, claims))
         per_group = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"]).computed()
         self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
@@ -254,7 +253,7 @@ class _Fold:
             valid(self.silver["classic_members"]),
             self.was["people"],
         )
-        groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
+        groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"]).computed()
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
         rows = epochs.epochs(sequence.rows, sequence.details).computed()
@@ -270,7 +269,7 @@ class _Fold:
         named = [m.tables + name for m in MODERN.values() for name in ("targets", "target_members")]
         if self.idle(named, ("target_members", "target_changes", "complete_targets")):
             return None, None
-        targets = self.every("targets", lambda m: ", epoch, assignor")
+        targets = self.every("targets", lambda m: ", epoch, assignor").computed()
         records = self.every("target_members", lambda m: f", member_id, {m.target} as partitions")
         moved = rebalances.moves(
             records,
@@ -291,7 +290,7 @@ class _Fold:
                 where kind = 'classic' and type = 'a' group by state_partition, group_id, offset""")
         steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
         self.carry("classic_states", steps.last)
-        return steps.rows
+        return steps.rows.computed()
 
     # ---- owners -----------------------------------------------------------------------------------------------------
     def owners(self) -> None:

@@ -69,12 +69,11 @@ class Database:
         return Frame(self, name)
 
     def files(self, table: Table, paths: Sequence[str], condition: str = "true") -> Frame:
-        """Returns the rows of these files, which have all columns of the table. No other query has the paths in its
-        text: one may have the word `offset`."""
-        folder, name = paths[0].rpartition("/")[0] if paths else "", f"t{next(self.numbers)}"
-        rows = in_duckdb(self.connection, table, paths, folder)
-        self.connection.execute(f"create temp view {name} as select * from {rows} where {condition}")
-        return Frame(self, name)
+        """Returns the rows of these files, which have all columns of the table. They are read at once: many queries
+        take them, and each would plan the reading anew. So no query has the paths in its text, and a path may have the
+        word `offset`."""
+        rows = in_duckdb(self.connection, table, paths, paths[0].rpartition("/")[0] if paths else "")
+        return Frame(self, f"{rows} where {condition}").computed()
 
     def empty(self, table: Table) -> Frame:
         return self.query(f"select * from {no_rows(table)}")
@@ -100,8 +99,6 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
             amount, unit = str(all_of_it).split()
             memory = f"{float(amount) / _processors():.1f} {unit}"
         connection.execute(f"set memory_limit = '{memory}'")
-        # Each of many queries would read the footers of the same files.
-        connection.execute("set parquet_metadata_cache = true")
         yield Database(connection)
 
 
