@@ -16,6 +16,8 @@ K = TypeVar("K")
 EPOCH_DIGITS = 20
 UNFENCED = (OWNER_CLAIM, SCHEMA, CONFIG)
 """Kinds of records that claims do not void: a claim sets the owner epoch, and any sidecar may write the others."""
+HOLDING = ("current", "share_current", "streams_current", "classic_assignment")
+"""Kinds of records that say what a member holds."""
 
 
 def claimed_epoch(sub_id: str) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from sidecar.audit.ask.runs import runs
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import uri_of
 from sidecar.audit.tables.columns import Table
@@ -34,8 +33,6 @@ def statements(lake: Lake, tool: str, layers: Collection[str] = tuple(LAYERS)) -
             yield f"CREATE SCHEMA IF NOT EXISTS {schema}_source"
         for table in LAYERS[layer]:
             yield from MADE[tool](lake, schema, table)
-    if tool == "duckdb":
-        yield f"CREATE OR REPLACE VIEW gold.runs AS SELECT * FROM {runs(lake)}"
 
 
 def _duckdb(lake: Lake, schema: str, table: Table) -> Iterator[str]:

@@ -80,7 +80,7 @@ def _opened(lake: Lake) -> Iterator[Any]:
         try:
             for name, query in at_one_batch(lake, lambda: {n: lake.sql(t, db) for n, t in GOLD.items()}).items():
                 db.execute(f'create view "{name}" as select * from {query}')
-            db.execute(f"create view runs as select * from {runs(lake, db)}")
+            db.register("runs", runs(lake))
             yield db
         except (duckdb.IOException, duckdb.InvalidInputException) as exc:
             raise AuditError(f"a file of {lake.root} cannot be read: {exc}. Put it back from a backup.") from exc

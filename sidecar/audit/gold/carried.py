@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, Column, Table, by_name, many, record
 from sidecar.audit.tables.layers import NAMED, OWNED, PLACES
 
-CARRIED_VERSION = 9
+CARRIED_VERSION = 10
 """Rises when these tables change, or what is in them."""
 REC = record(offset=LONG, ms=LONG, written_ms=LONG, why=TEXT)
 TIMES = record(offset=LONG, ms=LONG, written_ms=LONG)
@@ -144,12 +144,10 @@ CARRIED = by_name(
         _carried("stale_claims", "What members last claimed that was another's.", MEMBER, said=STALE),
         _carried(
             "claims",
-            "The last claim of each state partition and of each producer.",
+            "The last claim of each state partition and of each producer, and the last record under it.",
             "state_partition from_offset claim node_id address member_id generation producer_id producer_epoch"
             " from_ms from_written_ms from_why highest fenced",
-        ),
-        _carried(
-            "writes", "The last record under the last claim of each state partition.", "state_partition claim", w=TIMES
+            w=TIMES,
         ),
         _carried(
             "coverage",

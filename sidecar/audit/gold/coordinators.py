@@ -3,29 +3,26 @@ fenced coordinators; and the coverage of each partition and group."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sidecar.audit.gold.frames import Frame, pack
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.fold import UNFENCED
 
 LOGGED = pack("offset, ms = log_ms, written_ms")
-CLAIMED = pack("offset = from_offset, ms = from_ms, written_ms = from_written_ms")
 AT = pack("offset, ms = log_ms")
 CLAIM_FIELDS = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
-def claims(records: Frame, was: Frame) -> Frame:
-    """Returns claims. Each counts from its record to the next claim, whatever its number. It is `fenced` if the same
-    producer has claimed with a higher epoch before. `was`: the last claim of each partition, and the highest epoch of
-    each producer."""
-    return records.query(f"""
+def claims(records: Frame, keys: Frame, was: Frame) -> Frame:
+    """Returns claims, each with the last record under it. A claim counts from its record to the next claim, whatever
+    its number: numbers may come again. It is `fenced` if the same producer has claimed with a higher epoch before.
+    `was`: the last claim of each partition, and the highest epoch of each producer."""
+    rows = records.query(f"""
         with a as (select state_partition, owner_epoch as claim, {CLAIM_FIELDS}, offset as from_offset,
-                log_ms as from_ms, written_ms as from_written_ms, why as from_why, null as highest, false as carried,
-                false as was_fenced
+                log_ms as from_ms, written_ms as from_written_ms, why as from_why, null as highest, {LOGGED} as w,
+                false as carried, false as was_fenced
                 from {records} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
             union all select state_partition, claim, {CLAIM_FIELDS}, from_offset, from_ms, from_written_ms, from_why,
-                highest, true, fenced from {was}),
+                highest, w, true, fenced from {was}),
             b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
                     order by from_offset rows between unbounded preceding and 1 preceding) as before,
                 max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
@@ -36,34 +33,23 @@ def claims(records: Frame, was: Frame) -> Frame:
                 lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
                 from a window w as (partition by state_partition order by from_offset))
             select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
-                to_offset is null as open from b""")
+                to_offset is null as open from b""").computed()
+    last = keys.query(f"""select k.state_partition, from_offset, arg_max({LOGGED}, offset) as w
+            from {keys} k join {rows} c on k.state_partition = c.state_partition and k.owner_epoch = c.claim
+                and offset > from_offset and (offset < to_offset or open)
+            where k.owner_epoch = claimed_epoch and kind not in {UNFENCED} group by k.state_partition, from_offset""")
+    return rows.query(f"""select c.* replace (coalesce(l.w, c.w) as w), lag(coalesce(l.w, c.w))
+                over (partition by c.state_partition order by c.from_offset) as former_w
+            from {rows} c left join {last} l using (state_partition, from_offset)""").computed()
 
 
-class Writes(NamedTuple):
-    outages: Frame
-    last: Frame
-
-
-def outages(keys: Frame, claims_now: Frame, was: Frame) -> Writes:
-    """Returns outages before claims; a claim with which the owner only renews its fence has none. `was`: the last
-    record under the last claim of each partition."""
-    last = keys.query(f"""select state_partition, claim, max(w) as w from (
-                select state_partition, claimed_epoch as claim, arg_max({LOGGED}, offset) as w
-                    from {keys} where owner_epoch = claimed_epoch and kind not in {UNFENCED}
-                    group by state_partition, claimed_epoch
-                union all select state_partition, claim, {CLAIMED} from {claims_now}
-                    where not carried
-                union all select state_partition, claim, w from {was})
-            group by state_partition, claim""")
-    rows = claims_now.query(f"""
-        select c.state_partition, c.former as former_claim, c.claim, l.w.offset as from_offset, l.w.ms as from_ms,
-                l.w.written_ms as from_written_ms, c.from_offset as to_offset, c.from_ms as to_ms,
-                c.from_written_ms as to_written_ms, c.from_ms - l.w.ms as at_most_ms, c.from_why as why
-            from {claims_now} c join {last} l on c.state_partition = l.state_partition and c.former = l.claim
-            where not c.carried and l.w.offset < c.from_offset and c.from_why <> '{RENEWED}'""")
-    left = last.query(f"""select l.state_partition, l.claim, l.w from {last} l join {claims_now} c
-            on c.state_partition = l.state_partition and c.claim = l.claim and c.open""")
-    return Writes(rows, left)
+def outages(claims_now: Frame) -> Frame:
+    """Returns outages before claims; a claim with which the owner only renews its fence has none."""
+    return claims_now.query(f"""
+        select state_partition, former as former_claim, claim, former_w.offset as from_offset,
+                former_w.ms as from_ms, former_w.written_ms as from_written_ms, from_offset as to_offset,
+                from_ms as to_ms, from_written_ms as to_written_ms, from_ms - former_w.ms as at_most_ms, from_why as why
+            from {claims_now} where not carried and former_w is not null and from_why <> '{RENEWED}'""")
 
 
 def stale_writes(keys: Frame, claims_now: Frame) -> Frame:

@@ -37,6 +37,7 @@ from sidecar.audit.gold.steps import (
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
+from sidecar.state.fold import HOLDING
 
 Frames = Mapping[str, Frame]
 REVISED = {
@@ -55,8 +56,6 @@ ENDS = {
     "unowned": "to_offset",
 }
 """Tables that tell of everybody in a group, and the column of the offset up to which they do."""
-HOLDING = ("classic_assignment", *(f"{modern.tables}current" for modern in MODERN.values()))
-"""Kinds of records that say what a member holds."""
 OWNED = (CONSUMER, CLASSIC)
 ACTIVE = "active"
 COVERED = (ACTIVE, "standby")
@@ -136,20 +135,17 @@ class _Fold:
     # ---- state partitions -------------------------------------------------------------------------------------------
     def partitions(self, cut: Cuts) -> None:
         """Folds the tables about state partitions, and finds where each partition is whole."""
-        records = keyed(self.db, self.silver)
-        keys = records.select("* exclude (why)").computed()
+        keys = keyed(self.db, self.silver).computed()
         revised = revisions(keys, self.was["revisions"]).computed()
         self.cuts = self.never_read(keys, cut)
         seen = read(keys, self.silver["corrupt"], self.was["read"], self.cuts)
         last = stretches(revised, seen, self.was["read"], self.cuts).computed()
         self.carry("read", last.where("until is null"))
-        claims = coordinators.claims(self.silver["claims"], self.was["claims"]).computed()
+        claims = coordinators.claims(self.silver["claims"], keys, self.was["claims"])
         self.add("coordinators", claims.where("not already_ended"))
         self.carry("claims", claims.where("newest or open").select("* exclude (highest), now as highest"))
-        writes = coordinators.outages(keys, claims, self.was["writes"])
-        self.add("outages", writes.outages)
-        self.carry("writes", writes.last)
-        self.add("stale_writes", coordinators.stale_writes(records, claims))
+        self.add("outages", coordinators.outages(claims))
+        self.add("stale_writes", coordinators.stale_writes(keys, claims))
         per_group = coordinators.coverage(keys, self.silver["corrupt"], revised, self.was["coverage"]).computed()
         self.add("coverage", coordinators.as_coverage(per_group, last, self.cuts))
         self.carry("coverage", per_group)
@@ -257,7 +253,7 @@ class _Fold:
             valid(self.silver["classic_members"]),
             self.was["people"],
         )
-        groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"])
+        groups = rebalances.new_epochs(self.every("groups", lambda m: ", epoch"), self.was["rebalances"]).computed()
         targets, moved = self.targets()
         sequence = rebalances.sequence(line, groups, targets, moved, self.classic_steps(), self.was["rebalances"])
         rows = epochs.epochs(sequence.rows, sequence.details).computed()
@@ -273,7 +269,7 @@ class _Fold:
         named = [m.tables + name for m in MODERN.values() for name in ("targets", "target_members")]
         if self.idle(named, ("target_members", "target_changes", "complete_targets")):
             return None, None
-        targets = self.every("targets", lambda m: ", epoch, assignor")
+        targets = self.every("targets", lambda m: ", epoch, assignor").computed()
         records = self.every("target_members", lambda m: f", member_id, {m.target} as partitions")
         moved = rebalances.moves(
             records,
@@ -294,7 +290,7 @@ class _Fold:
                 where kind = 'classic' and type = 'a' group by state_partition, group_id, offset""")
         steps = rebalances.classic_steps(valid(self.silver["classic_groups"]), given, self.was["classic_states"])
         self.carry("classic_states", steps.last)
-        return steps.rows
+        return steps.rows.computed()
 
     # ---- owners -----------------------------------------------------------------------------------------------------
     def owners(self) -> None:

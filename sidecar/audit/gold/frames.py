@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sidecar.audit.lake.files import duck_type, in_duckdb, no_rows
-from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.columns import TIME, Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -49,10 +49,6 @@ class Frame:
         self.db.connection.execute(f"create temp table {name} as select * from {self}")
         return Frame(self.db, name)
 
-    def columns(self) -> list[str]:
-        described = self.db.connection.execute(f"select * from {self} limit 0").description
-        return [str(column[0]) for column in described or ()]
-
     def batches(self) -> Iterator[Any]:
         """Yields the relation's rows as Arrow record batches."""
         yield from self.db.connection.sql(f"select * from {self}").to_arrow_reader(ROWS_AT_ONCE)
@@ -73,12 +69,11 @@ class Database:
         return Frame(self, name)
 
     def files(self, table: Table, paths: Sequence[str], condition: str = "true") -> Frame:
-        """Returns the rows of these files, which have all columns of the table. No other query has the paths in its
-        text: one may have the word `offset`."""
-        folder, name = paths[0].rpartition("/")[0] if paths else "", f"t{next(self.numbers)}"
-        rows = in_duckdb(self.connection, table, paths, folder)
-        self.connection.execute(f"create temp view {name} as select * from {rows} where {condition}")
-        return Frame(self, name)
+        """Returns the rows of these files, which have all columns of the table. They are read at once: many queries
+        take them, and each would plan the reading anew. So no query has the paths in its text, and a path may have the
+        word `offset`."""
+        rows = in_duckdb(self.connection, table, paths, paths[0].rpartition("/")[0] if paths else "")
+        return Frame(self, f"{rows} where {condition}").computed()
 
     def empty(self, table: Table) -> Frame:
         return self.query(f"select * from {no_rows(table)}")
@@ -104,8 +99,6 @@ def database(memory: str = "", folder: str = "") -> Iterator[Database]:
             amount, unit = str(all_of_it).split()
             memory = f"{float(amount) / _processors():.1f} {unit}"
         connection.execute(f"set memory_limit = '{memory}'")
-        # Each of many queries would read the footers of the same files.
-        connection.execute("set parquet_metadata_cache = true")
         yield Database(connection)
 
 
@@ -137,12 +130,11 @@ def pack(fields: str) -> str:
 
 
 def shape(frame: Frame, table: Table) -> Frame:
-    """Returns the table's columns, with its types, in its order; a `..._time` is computed from its `..._ms`."""
-    have = set(frame.columns())
-    picked = []
-    for column in table.columns:
-        ms = f"{column.name[:-4]}ms"
-        made = column.name.endswith("time") and column.name not in have and ms in table.names
-        value = f'make_timestamp("{ms}" * 1000)' if made else f'cast("{column.name}" as {duck_type(column.type)})'
-        picked.append(f'{value} as "{column.name}"')
+    """Returns the table's columns, with its types, in its order; each `..._time` is computed from its `..._ms`."""
+    picked = (
+        f'make_timestamp("{c.name[:-4]}ms" * 1000) as "{c.name}"'
+        if c.type == TIME
+        else f'cast("{c.name}" as {duck_type(c.type)}) as "{c.name}"'
+        for c in table.columns
+    )
     return frame.select(", ".join(picked))

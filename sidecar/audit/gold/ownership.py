@@ -162,7 +162,7 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
             union all select {kept}, pc, po from (
                 select *, greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
                 from {rows} r semi join {shared} s on r.p = s.p window w as ({EARLIER}))
-            where asked""")
+            where asked""").computed()
     return rows, before
 
 

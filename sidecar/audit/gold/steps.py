@@ -31,7 +31,8 @@ def valid(frame: Frame) -> Frame:
 
 
 def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
-    """Returns every readable record with its key, without its contents."""
+    """Returns every readable record with its key, without its contents; those of fenced coordinators with the
+    reason."""
     selects = []
     for kind, table in SILVER.items():
         if table.name not in silver:
@@ -39,7 +40,8 @@ def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
         void = "false" if kind in UNFENCED else VOID
         selects.append(
             f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
-                {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, why, {void} as void
+                {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, {void} as void,
+                case when {void} then why end as why
                 from {silver[table.name]}"""
         )
     if not selects:

@@ -25,13 +25,9 @@ from sidecar.core.runtime.inspect import Body, HeldPartitions, topic_place
 from sidecar.core.runtime.records import Role
 from sidecar.core.runtime.registry import RecordRow
 from sidecar.state.codec import OWNER_CLAIM
-from sidecar.state.fold import UNFENCED, Claims, claimed_epoch
+from sidecar.state.fold import HOLDING, UNFENCED, Claims, claimed_epoch
 
-HOLDING = frozenset({"classic_assignment"}) | {
-    record.name for kind in KINDS for record in kind.records if record.role is Role.CURRENT
-}
-"""Kinds of records that say what a member holds."""
-OWNING = (HOLDING | {OWNER_CLAIM}) | {
+OWNING = {*HOLDING, OWNER_CLAIM} | {
     record.name for kind in KINDS for record in kind.records if record.role in (Role.GROUP, Role.MEMBER)
 }
 """Kinds of records that determine ownership, and the epoch of the group."""

@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from sidecar.audit.lake.storage import file_system, is_remote
-from sidecar.audit.tables.columns import BYTES, DATE, INT, LONG, TEXT, TIME, Table
+from sidecar.audit.tables.columns import BYTES, DATE, FLAG, INT, LONG, TEXT, TIME, Table
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
 WAITING_BYTES = 256 << 20
@@ -231,7 +231,7 @@ def listed(table: Table, paths: Sequence[str]) -> str:
     earlier version lack is null there."""
     if not paths:
         return no_rows(table)
-    files = ", ".join(map(duck_path, paths))
+    files = ", ".join(map(_duck_path, paths))
     names = ", ".join(f'"{n}"' for n in table.names)
     types = ", ".join(f"'{c.name}': '{duck_type(c.type)}'" for c in table.columns if c.name in table.by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ", hive_partitioning = false"
@@ -239,9 +239,9 @@ def listed(table: Table, paths: Sequence[str]) -> str:
     return f"(SELECT {names} FROM ({no_rows(table)} UNION ALL BY NAME {read}))"
 
 
-def duck_path(path: str, pattern: str = "") -> str:
-    """Returns a path as DuckDB's literal, in which only the `pattern` behind it has wildcards."""
-    plain = re.sub(r"[\[*?]", r"[\g<0>]", path) + pattern
+def _duck_path(path: str) -> str:
+    """Returns a path as DuckDB's literal, without wildcards."""
+    plain = re.sub(r"[\[*?]", r"[\g<0>]", path)
     return "'" + plain.replace("'", "''") + "'"
 
 
@@ -251,15 +251,14 @@ def no_rows(table: Table) -> str:
     return f"(SELECT {nulls} WHERE false)"
 
 
-DUCK = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR", BYTES: "BLOB", TIME: "TIMESTAMPTZ", DATE: "DATE"}
+DUCK = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR", FLAG: "BOOLEAN", BYTES: "BLOB"}
+DUCK |= {TIME: "TIMESTAMPTZ", DATE: "DATE"}
 
 
 def duck_type(kind: Any) -> str:
     """Returns DuckDB's name of the type."""
     if pa.types.is_list(kind):
         return f"{duck_type(kind.value_type)}[]"
-    if pa.types.is_map(kind):
-        return f"MAP({duck_type(kind.key_type)}, {duck_type(kind.item_type)})"
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{chr(34)}{f.name}{chr(34)} {duck_type(f.type)}' for f in kind)})"
-    return DUCK.get(kind, "BOOLEAN" if kind == pa.bool_() else "DOUBLE")
+    return DUCK[kind]

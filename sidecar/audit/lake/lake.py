@@ -18,25 +18,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import DeltaTables
 from sidecar.audit.lake.files import FileInfo, batch_name, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
 from sidecar.audit.tables.columns import Table
-from sidecar.audit.tables.gold import GOLD
 
 if TYPE_CHECKING:
-    from datetime import date
     from os import PathLike
 
     from pyspark.sql import DataFrame, SparkSession
-
-    Days = tuple[date, date]
 
 FORMAT = "delta"
 RETENTION_HOURS = 7 * 24
@@ -122,6 +118,14 @@ class Lake(DeltaTables):
         path = self.record(number)
         return read_json(path) if path.is_file() else None
 
+    def batches(self) -> list[dict[str, Any]]:
+        """Returns the records of all batches, in their order. Reads packed ones last: maintenance may pack others
+        meanwhile."""
+        own = [self.batch(int(path.stem)) for path in self.records.glob("????????.json")]
+        packed = chain.from_iterable(map(read_json, self.packed))
+        records = {record["number"]: record for record in (*filter(None, own), *packed)}
+        return [records[number] for number in sorted(records)]
+
     def done(self, tables: Sequence[Table]) -> int:
         """Number of the last batch that all of these have."""
         return min(self.committed(table) for table in tables)
@@ -132,41 +136,23 @@ class Lake(DeltaTables):
         if not is_lake(self.base):
             raise AuditError(f"there is no lake in {self.base}: check the folder, or fill it with `sidecar audit run`")
 
-    def files(
-        self, table: Table, batch: int | None = None, days: Days | None = None, group: str = ""
-    ) -> list[FileInfo]:
-        """All files that are visible now, or those that this batch wrote. `days`, `group`: without those that cannot
-        have a record of that day, or of that group: in bronze folders tell, elsewhere nothing does."""
+    def files(self, table: Table, batch: int | None = None) -> list[FileInfo]:
+        """All files that are visible now, or those that this batch wrote."""
         files = self.visible(table)
         if files is None:
             self.require()
             return []
         if batch is not None:
             files = [f for f in files if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
-        if days is not None and "day" in table.by:
-            files = [f for f in files if str(days[0]) <= str(dict(f.partition)["day"]) <= str(days[1])]
-        if group and "state_partition" in table.by:
-            theirs = self.partitions_of(group)
-            files = [f for f in files if not theirs or str(dict(f.partition)["state_partition"]) in theirs]
         return files
 
-    def partitions_of(self, group: str) -> set[str]:
-        """The state partition that has the group, by gold's `coverage`; none if that does not know the group."""
-        where = ds.field("group_id") == group
-        partitions = self.read_arrow(GOLD["coverage"], ["state_partition"], where).column("state_partition")
-        return {str(p) for p in partitions.unique().to_pylist()}
-
-    def read(self, spark: SparkSession, table: Table, days: Days | None = None, group: str = "") -> DataFrame:
-        """Without a jar: the files that count are read as Parquet. `days`: the first and the last, of bronze; `group`:
-        its rows only."""
-        from pyspark.sql.functions import col
-
-        paths = [GLOB.sub(r"\\\g<0>", uri_of(f.path)) for f in self.files(table, None, days, group)]
+    def read(self, spark: SparkSession, table: Table) -> DataFrame:
+        """Without a jar: the files that count are read as Parquet."""
+        paths = [GLOB.sub(r"\\\g<0>", uri_of(f.path)) for f in self.files(table)]
         if not paths:
             return spark.createDataFrame([], table.ddl)
         base = uri_of(self.folder(table))
-        rows = spark.read.schema(table.ddl).option("basePath", base).parquet(*paths).select(*table.names)
-        return rows.where(col("group_id") == group) if group else rows
+        return spark.read.schema(table.ddl).option("basePath", base).parquet(*paths).select(*table.names)
 
     def read_arrow(self, table: Table, columns: Sequence[str] | None = None, where: Any = None) -> Any:
         """`where`: an expression of pyarrow.dataset."""

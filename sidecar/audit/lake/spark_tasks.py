@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
 Task = Callable[[Iterator[Any]], Iterable[str]]
 """Takes numbers and yields JSON. Must be a function of a module, or a `partial` of one."""
-RAISED: dict[str, type[Exception]] = {c.__name__: c for c in (AuditError, Misused, NoTopic, Refused)}
-TASK_SAID = re.compile(rf"{re.escape(AuditError.__module__)}\.({'|'.join(RAISED)}): (.*)")
-TASK_FAILED = re.compile(
-    r"^((?:FileNotFoundError|PermissionError|OSError|\w+(?=: \[Errno)|pyarrow\.lib\.ArrowInvalid"
-    r"|_duckdb\.(?:IO|InvalidInput)Exception): .*)$",
-    re.MULTILINE,
+RAISED: dict[str, type[AuditError]] = {c.__name__: c for c in (AuditError, Misused, NoTopic, Refused)}
+TO_DO = (
+    "is the lake on a file system that all workers share, with room on it, and are all its files there?"
+    " `sidecar audit status` and `check` read them, too"
 )
-"""The last line of a failed task's Python traceback, in Spark's error message."""
 SPLITS = re.compile(r"splits=(\d+)")
 
 
@@ -55,11 +52,33 @@ def falling(weights: Sequence[int], parallelism: int) -> list[range]:
     return [*shares, range(begin, len(weights))] if weights else []
 
 
+def attempted(task: Task, ids: Iterator[int]) -> list[str]:
+    """Returns the reports of a task. An error that the driver must raise is a report, too: Spark would try the task
+    again, and its own error has only the text of the traceback."""
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        return list(task(ids))
+    except AuditError as exc:
+        error = exc
+    except (OSError, pa.ArrowInvalid, duckdb.IOException, duckdb.InvalidInputException) as exc:
+        error = AuditError(f"a task could not read or write its files ({type(exc).__name__}: {exc}): {TO_DO}")
+    return [json.dumps({"error": type(error).__name__, "message": str(error)})]
+
+
+def answered(reports: Iterable[str]) -> list[Any]:
+    """Returns the reports of tasks. Raises the error that a task reported."""
+    rows = list(map(json.loads, reports))
+    for row in rows:
+        if "error" in row:
+            raise RAISED[row["error"]](row["message"])
+    return rows
+
+
 def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = ()) -> list[Any]:
     """Runs a task for each number below n, or for each of these `shares`, started in this order. Returns the tasks'
     reports. Raises the error of this package that a task raised; AuditError if it cannot read or write its files."""
-    from pyspark.errors import PySparkException
-
     if not n:
         return []
     listed = [list(share) for share in shares or even(n, n)]
@@ -68,20 +87,8 @@ def numbered(spark: SparkSession, n: int, task: Task, shares: Sequence[range] = 
         import pyarrow as pa
 
         ids = (i for batch in batches for i in batch.column(0).to_pylist())
-        reports = list(task(chain.from_iterable(listed[i] for i in ids)))
+        reports = attempted(task, chain.from_iterable(listed[i] for i in ids))
         yield pa.RecordBatch.from_arrays([pa.array(reports, pa.string())], ["report"])
 
     rows = spark.range(0, len(listed), 1, len(listed)).mapInArrow(run, "report string")
-    try:
-        return [json.loads(row.report) for row in rows.collect()]
-    except PySparkException as exc:
-        message = TASK_SAID.search(str(exc))
-        if message is not None:
-            raise RAISED[message[1]](message[2]) from exc
-        failed = TASK_FAILED.search(str(exc))
-        if failed is None:
-            raise
-        raise AuditError(
-            f"a task could not read or write its files ({failed[1]}): is the lake on a file system that all workers"
-            " share, with room on it, and are all its files there? `sidecar audit status` and `check` read them, too"
-        ) from exc
+    return answered(row.report for row in rows.collect())

@@ -7,16 +7,13 @@ not be folded as one sequence.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
 from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.batch import recorded, refill, rewritten
 from sidecar.audit.lake.files import FileInfo, batch_of
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.lake.storage import read_json
 from sidecar.audit.source.options import Ranges
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
@@ -43,7 +40,7 @@ def gold_input(lake: Lake, n: int) -> GoldInput:
             name: [f for f in lake.files(table) if (batch_of(f.path) or 0) <= n and f.rows]
             for name, table in SILVER_TABLES.items()
         }
-        counts = [record["counts"] for record in _records(lake, n)]
+        counts = [record["counts"] for record in lake.batches()[: n + 1]]
         part = GoldInput(n, silver, _begins(lake, n), True)
     else:
         silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
@@ -76,7 +73,7 @@ def _begins(lake: Lake, upto: int) -> Ranges:
     """Returns the offsets before the start of reading in each state partition. Raises Refused if later ones were
     lost."""
     begins: Ranges = {}
-    for record in _records(lake, upto):
+    for record in lake.batches()[: upto + 1]:
         for p, (begin, end) in record["lost"].items():
             if begin:
                 raise Refused(
@@ -85,9 +82,3 @@ def _begins(lake: Lake, upto: int) -> Ranges:
                 )
             begins[int(p)] = (begin, end)
     return begins
-
-
-def _records(lake: Lake, upto: int) -> Collection[Mapping[str, Any]]:
-    """Returns the record of each batch. Reads unpacked ones first: those that maintenance removes then are packed."""
-    records = [*filter(None, map(lake.batch, range(upto + 1))), *chain.from_iterable(map(read_json, lake.packed))]
-    return {record["number"]: record for record in records}.values()

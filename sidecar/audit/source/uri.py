@@ -29,6 +29,7 @@ from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_
 from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource
 from sidecar.audit.source.options import RUN, Ranges, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
+from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 
 
@@ -173,11 +174,13 @@ class CopySource:
         return files
 
     def _partitions(self) -> set[str]:
-        """Returns the state partitions of the groups; empty if they are not known."""
+        """Returns the state partitions of the groups, by gold's `coverage`; empty if it does not know all of them."""
         if not self.groups or not is_lake(self.folder):
             return set()
-        known = [Lake.at(self.folder).partitions_of(group) for group in self.groups]
-        return set().union(*known) if all(known) else set()
+        where = ds.field("group_id").isin(sorted(self.groups))
+        rows = Lake.at(self.folder).read_arrow(GOLD["coverage"], ["state_partition", "group_id"], where).to_pylist()
+        known = self.groups == {row["group_id"] for row in rows}
+        return {str(row["state_partition"]) for row in rows} if known else set()
 
     def _all(self) -> list[CopyFile]:
         if self.scheme == "parquet":
@@ -212,13 +215,16 @@ class CopySource:
     def splits(self, ranges: Ranges) -> list[CopySplit]:
         splits = []
         for file in self.files():
-            if file.values.get("state_partition", -1) not in {*ranges, -1}:
+            # An expression of all ranges takes longer than a small file, and a folder has one partition.
+            p = file.values.get("state_partition")
+            theirs = ranges if p is None else {p: ranges[p]} if p in ranges else {}
+            if not theirs:
                 continue
             fragment = file.fragment()
             with _readable(file.path):
-                groups = fragment.subset(_within(ranges), schema=BRONZE.arrow).row_groups
+                groups = fragment.subset(_within(theirs), schema=BRONZE.arrow).row_groups
             if groups:
-                splits.append(CopySplit(file, tuple(g.id for g in groups), ranges))
+                splits.append(CopySplit(file, tuple(g.id for g in groups), theirs))
         return splits
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
-from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 from sidecar.audit import dataframes
@@ -16,7 +16,7 @@ from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError, Misused, NoTopic, Refused
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.lake.spark_tasks import numbered
+from sidecar.audit.lake.spark_tasks import answered, attempted
 from sidecar.audit.run import pipeline
 from sidecar.audit.source.uri import open_source
 from sidecar.audit.tables.gold import GOLD
@@ -103,11 +103,12 @@ def test_the_command_tells_wrong_usage_from_what_cannot_be_read(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [AuditError, Misused, NoTopic, Refused])
 def test_the_driver_raises_what_a_task_raised(error: type[Exception]) -> None:
-    spark = MagicMock()
-    failed = f"Job aborted\n  File x\n{error.__module__}.{error.__name__}: it is so\n\tat org.apache.spark"
-    spark.range.return_value.mapInArrow.return_value.collect.side_effect = PySparkException(failed)
+
+    def fails(ids: Iterator[int]) -> list[str]:
+        raise error("it is so")
+
     with pytest.raises(AuditError, match=r"^it is so$") as raised:
-        numbered(spark, 1, iter)
+        answered(attempted(fails, iter([0])))
     assert raised.type is error
 
 

@@ -55,8 +55,7 @@ def test_questions_and_views_read_the_lake_itself(lakes: dict[str, Lake], name: 
     with duckdb.connect() as db:
         for statement in catalog.statements(lake, "duckdb"):
             db.execute(statement)
-        counts = db.execute("select (select count(*) from gold.intervals), (select records from gold.runs)").fetchall()
-    assert counts == [(rows, len(ENTRIES))]
+        assert db.execute("select count(*) from gold.intervals").fetchall() == [(rows,)]
 
 
 @pytest.mark.parametrize(("name", "escaped"), [("a[1]", r"a\[1\]"), ("a{b,c}", r"a\{b,c\}"), ("a*", r"a\*")])

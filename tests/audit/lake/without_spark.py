@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import duckdb
 import pytest
 
-from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import batch as ingest
+from sidecar.audit.lake.spark_tasks import answered, attempted
 from sidecar.audit.run import pipeline
 
 SPARK: Any = None
@@ -21,10 +19,7 @@ def run_in_this_process(
     spark: Any, n: int, task: Callable[[Iterator[int]], list[str]], shares: Sequence[Sequence[int]] = ()
 ) -> list[Any]:
     """Runs the tasks that `numbered` would run in Spark."""
-    try:
-        return [json.loads(t) for share in shares or [[i] for i in range(n)] for t in task(iter(share))]
-    except (OSError, duckdb.IOException, duckdb.InvalidInputException) as exc:
-        raise AuditError(f"a task could not read or write its files ({exc})") from exc
+    return answered(text for share in shares or [[i] for i in range(n)] for text in attempted(task, iter(share)))
 
 
 def run_here(patch: pytest.MonkeyPatch) -> None:
