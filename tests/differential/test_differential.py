@@ -21,9 +21,9 @@ from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
-SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
-OLDER_SHARE = 4
-"""The Kafka before the anchor plays the scripts of consumer and classic groups of the anchor, divided by this."""
+SHARE_SCRIPTS, STREAMS_SCRIPTS = 1_000, 1_000
+OLDER = 4
+"""The Kafka before the anchor plays the scripts of the anchor, divided by this."""
 LEAST_STEPS = 20
 """The steps of a script on average, at least: the scripts are about something."""
 
@@ -35,7 +35,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _share(kafka: LocalKafka, scripts: int) -> int:
-    return scripts // (1 if kafka.version == KAFKA else OLDER_SHARE)
+    return scripts // (1 if kafka.version == KAFKA else OLDER)
 
 
 @pytest.mark.parametrize("scripts, topics", [(SCRIPTS, False), (WITH_TOPICS, True)], ids=["consumer", "topics"])
@@ -59,11 +59,11 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
 
 
 def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, SHARE, seeds.of(SHARE_SCRIPTS))
+    _play(both, SHARE, seeds.of(_share(both, SHARE_SCRIPTS)))
 
 
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS))
+    _play(both, streams_of(both.version), seeds.of(_share(both, STREAMS_SCRIPTS)))
 
 
 def _play(both: LocalKafka, what: Family, played: range) -> None:

@@ -74,6 +74,7 @@ def test_who_starts_anew_in_the_same_process_finds_it_again() -> None:
         assert once == again == f"socket {port} True False"
 
 
+@pytest.mark.tier("test")
 def test_what_does_not_fit_is_refused_with_a_remedy() -> None:
     with bound() as (sock, port):
         assert "FileDescriptorName=clients" in received(sock, f"0.0.0.0:{port}", name="other")

@@ -30,6 +30,7 @@ def owned_now(found: Tables) -> set[tuple[object, ...]]:
     return {tuple(r[c] for c in columns) for r in found["intervals"] if r["open"]}
 
 
+@pytest.mark.tier("test")
 def test_a_fenced_coordinator_that_got_in_changes_nothing_and_is_named() -> None:
     for seed in FENCED_SEEDS:
         try:
