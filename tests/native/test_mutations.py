@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.tier("test")
+
 pytest.importorskip("sidecar.native._groups")
 
 HEAD = """

@@ -23,6 +23,8 @@ from sidecar.process.sockets import inherited_sockets
 from sidecar.process.systemd import Notifier, keep_alive
 from tests.inprocess import clock
 
+pytestmark = pytest.mark.tier("test")
+
 READS = """
 import os, sys
 from sidecar.coordinator.statelog.startup_errors import StartError

@@ -21,6 +21,8 @@ from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, EmbeddedClient, until
 from tests.inprocess.messages import assigned, beat, join
 
+pytestmark = pytest.mark.tier("test")
+
 REFRESH: dict[str, Any] = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
 """As `metadata_refresh_ms` is by default, and without a fault that the tests do not mean."""
 SOON_S = 0.3
