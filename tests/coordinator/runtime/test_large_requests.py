@@ -79,11 +79,11 @@ def test_every_field_of_a_description_takes_room() -> None:
 def test_a_request_with_too_many_elements_closes_its_connection() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
-        client.post(dg.DescribeGroupsRequest([f"g{i}" for i in range(2_001)]), 6)
+        client.post(dg.DescribeGroupsRequest([f"g{i}" for i in range(5_001)]), 6)
         await turns()
         assert client.closed and sidecar.metrics.value("cut", "request_elements") == 1
         other = await sidecar.client()
-        told = await other.ask(cd.ConsumerGroupDescribeRequest([f"g{i}" for i in range(2_000)]), 1)
-        assert len(told.groups) == 2_000
+        told = await other.ask(cd.ConsumerGroupDescribeRequest([f"g{i}" for i in range(5_000)]), 1)
+        assert len(told.groups) == 5_000
 
-    run(test, front={"sizes": Sizes(request_elements=2_000)})
+    run(test, front={"sizes": Sizes(request_elements=5_000)})
