@@ -74,7 +74,7 @@ def test_what_an_unreadable_record_may_have_said_is_not_proven() -> None:
 
 
 def test_only_the_group_itself_is_in_doubt() -> None:
-    """Also where the unreadable record comes in the batch before."""
+    """Checks also a log whose unreadable record comes in the batch before."""
     whole, cut = Log(0), Log(1)
     for log in (whole, cut):
         log.claim(1)
