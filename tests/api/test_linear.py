@@ -8,7 +8,7 @@ not played by every caller: these take turns, so that all of it costs 20 s of CP
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count, cycle
 
 import pytest
@@ -33,13 +33,16 @@ the machine where they were set. A limit in ms failed on a busy machine."""
 ROWS = [(Api(a), path) for a in SERVED for path in arrays(request_class(a))]
 
 
-def newest() -> Iterator[Case]:
-    """Every caller, and a member that names the same again and again."""
+def newest(callers: Iterable[str]) -> Iterator[Case]:
     for api, path in ROWS:
-        version = versions_of(api, path)[-1]
-        yield Case(api, version, path, "member", repeated=True)
-        for caller in CALLERS[:3]:
-            yield Case(api, version, path, caller, repeated=False)
+        for caller in callers:
+            yield Case(api, versions_of(api, path)[-1], path, caller, repeated=False)
+
+
+def repeated() -> Iterator[Case]:
+    """A member that names the same again and again."""
+    for api, path in ROWS:
+        yield Case(api, versions_of(api, path)[-1], path, "member", repeated=True)
 
 
 def older() -> Iterator[Case]:
@@ -73,7 +76,14 @@ def test_every_array_is_sent_in_some_version() -> None:
     assert not [(api.name, path) for api, path in ROWS if not versions_of(api, path)]
 
 
-@pytest.mark.parametrize("case", list(newest()), ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *newest(CALLERS[:1]),
+        *(pytest.param(case, marks=pytest.mark.tier("test")) for case in (*repeated(), *newest(CALLERS[1:3]))),
+    ],
+    ids=str,
+)
 def test_four_times_the_elements_take_four_times_the_work(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     grows(case, monkeypatch)
 

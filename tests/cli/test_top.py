@@ -89,6 +89,7 @@ def restored(t: Terminal) -> None:
     assert termios.tcgetattr(t.slave) == t.before
 
 
+@pytest.mark.tier("test")
 def test_keys_choose_the_order_and_q_ends_it(terminal: Terminal) -> None:
     wait_until("the first frame", lambda: terminal.shows("1 not stable, by rebalances", "young", "large"), LIMIT_S)
     assert not termios.tcgetattr(terminal.slave)[3] & termios.ICANON, "keys come at once"
@@ -107,6 +108,7 @@ def test_keys_choose_the_order_and_q_ends_it(terminal: Terminal) -> None:
     assert terminal.process.returncode == 0
 
 
+@pytest.mark.tier("test")
 def test_ctrl_c_ends_it_with_130(terminal: Terminal) -> None:
     wait_until("the first frame", lambda: terminal.shows("young"), LIMIT_S)
     terminal.process.send_signal(signal.SIGINT)

@@ -123,7 +123,7 @@ def kill_owner(kafka: LocalKafka, group: str) -> None:
     kafka.start_sidecar(owner)
 
 
-@pytest.mark.parametrize("protocol", ["range", pytest.param("cooperative-sticky", marks=LATER)])
+@pytest.mark.parametrize("protocol", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.tier("nightly"))])
 def test_java_and_librdkafka_in_one_group_and_the_owner_dies(run: Run, protocol: str) -> None:
     run.java("java", protocol)
     run.settle(1)

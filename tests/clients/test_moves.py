@@ -34,9 +34,9 @@ def kafka(trio: LocalKafka) -> LocalKafka:
     ("protocol", "kind"),
     [
         ("eager", "librdkafka"),
-        ("consumer", "java"),
-        pytest.param("cooperative", "librdkafka", marks=LATER),
-        pytest.param("consumer", "librdkafka", marks=NIGHTLY),
+        ("consumer", "librdkafka"),
+        pytest.param("consumer", "java", marks=LATER),
+        pytest.param("cooperative", "librdkafka", marks=NIGHTLY),
         pytest.param("cooperative", "java", marks=NIGHTLY),
     ],
 )
@@ -102,8 +102,8 @@ def test_patterns_change_while_everything_runs(kafka: LocalKafka) -> None:
 @pytest.mark.parametrize(
     ("protocol", "kind"),
     [
-        ("eager", "java"),
         ("consumer", "librdkafka"),
+        pytest.param("eager", "java", marks=NIGHTLY),
         pytest.param("eager", "librdkafka", marks=NIGHTLY),
         pytest.param("consumer", "java", marks=NIGHTLY),
     ],

@@ -111,7 +111,9 @@ async def _described(k: LocalKafka, group: str) -> sd.DescribedGroup:
     return res.groups[0]
 
 
-@pytest.fixture(scope="module", params=["at_least_once", "exactly_once_v2"])
+@pytest.fixture(
+    scope="module", params=["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.tier("nightly"))]
+)
 def app(kafka: LocalKafka, request: pytest.FixtureRequest) -> Iterator[App]:
     made = App(kafka, request.param)
     try:

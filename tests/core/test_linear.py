@@ -332,6 +332,7 @@ def test_four_times_the_elements_take_four_times_the_work(name: str) -> None:
     grows(WORK[name], N)
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("members", MEMBERS)
 @pytest.mark.parametrize("name", OF_MEMBERS)
 def test_four_times_the_members_take_four_times_the_work(name: str, members: str) -> None:

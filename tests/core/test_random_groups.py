@@ -152,6 +152,7 @@ def a_fixed_run() -> list[object]:
     return list(world.log)
 
 
+@pytest.mark.tier("test")
 def test_the_same_run_writes_the_same_records_whatever_the_hash_seed() -> None:
     """Two processes with different hash seeds: no order of a set may reach the log."""
     program = "from tests.core.test_random_groups import a_fixed_run; print(repr(a_fixed_run()))"

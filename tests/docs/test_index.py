@@ -61,6 +61,7 @@ def kinds(cell: str, pattern: re.Pattern[str]) -> list[str]:
     return [quoted for quoted in re.findall(r"`([^`]+)`", cell) if pattern.fullmatch(quoted)]
 
 
+@pytest.mark.tier("test")
 def test_what_the_index_names_is_there() -> None:
     text = PAGE.read_text()
     assert list(wrong(text)) == [] and wrong_drills(text) == []

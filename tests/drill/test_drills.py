@@ -133,6 +133,7 @@ def test_a_drill_whose_groups_do_not_come_back_fails_and_says_so(ground: Ground)
         ground.wait("anything", lambda: False, 1)
 
 
+@pytest.mark.tier("nightly")
 def test_the_owner_is_cut_off(tmp_path: Path) -> None:
     drill = only("cut-sidecar")
     drill.holds_s = 10.0
@@ -146,6 +147,7 @@ def test_the_owner_of_a_share_or_streams_group_is_killed(name: str, tmp_path: Pa
 
 
 # ---- on a secured cluster
+@pytest.mark.tier("nightly")
 def test_a_drill_on_a_secured_cluster(tmp_path: Path) -> None:
     """As it is given by hand. Brokers, sidecars, clients and the audit know each other by SASL_SSL only, and nothing
     that any of them has written tells the password or the key."""

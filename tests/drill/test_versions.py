@@ -147,6 +147,7 @@ def test_a_clone_without_history_is_told_what_to_do(
         upgrade.earlier()  # all of its history is there, and it is too short
 
 
+@pytest.mark.tier("test")
 def test_tomorrows_version_runs_from_its_own_folder_and_writes_newer_schemas(tmp_path: Path) -> None:
     tree, prints = rollback.tomorrow(tmp_path)
     done = subprocess.run(

@@ -28,6 +28,7 @@ def test_silence_and_half_a_handshake_end_in_time(loops: Loops, papers: Papers) 
     play(loops, TlsSettings(papers.certificate, papers.key, handshake_s=0.3), test)
 
 
+@pytest.mark.tier("test")
 def test_a_thousand_half_handshakes_keep_nobody_out(
     loops: Loops, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-TIERS: Mapping[str, float] = {"quick": 0.4, "test": 2.0, "all": 9.0}
+TIERS: Mapping[str, float] = {"quick": 0.3, "test": 1.5, "all": 9.0}
 """The most that a bug or scene costs in each tier. What costs more is in `nightly`."""
 CPU_S: Mapping[str, float] = {
     # bugs

@@ -33,11 +33,13 @@ WORLDS = {"trio_world": "trio", "kafka": "kafka", "spark": "kafka", "attacked": 
 NIGHTLY_TIMEOUT_S = 1_800
 """The limit of a nightly test without one of its own: a night plays many more seeds in one test."""
 FOLDERS: Mapping[str, str] = {
+    "audit/gold": "test",
     "audit/lake": "test",
     "audit/page": "test",
     "clients": "test",
     "deploy": "all",
     "differential": "test",
+    "fuzz": "test",
     "hostile": "all",
     "matrix": "test",
     "mutants": "test",
@@ -45,6 +47,8 @@ FOLDERS: Mapping[str, str] = {
     "player": "test",
     "security": "test",
     "see": "all",
+    "tools": "test",
+    "whole/broker": "test",
 }
 """The first tier in which a folder has tests. Earlier tiers do not even import them."""
 SEEDS: Mapping[str, float] = {"quick": 0.03, "test": 0.05, "all": 0.2, "nightly": 3.0}

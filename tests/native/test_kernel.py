@@ -16,8 +16,12 @@ from tests.harness.properties import given, st
 from tests.harness.tiers import seeds_of_run
 
 
-@pytest.mark.parametrize("seed", seeds_of_run(150))
-def test_twins_agree(seed: int) -> None:
+def test_twins_agree() -> None:
+    for seed in seeds_of_run(150):
+        twins_agree(seed)
+
+
+def twins_agree(seed: int) -> None:
     case = random_case(random.Random(10_000 + seed))
     p = problem_of(case.spec())
     lay, n = p.layout, len(p.members)

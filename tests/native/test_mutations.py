@@ -11,7 +11,10 @@ from importlib.util import find_spec
 
 import pytest
 
-pytestmark = pytest.mark.skipif(find_spec("sidecar.native._groups") is None, reason="the kernels are not compiled")
+pytestmark = [
+    pytest.mark.tier("test"),
+    pytest.mark.skipif(find_spec("sidecar.native._groups") is None, reason="the kernels are not compiled"),
+]
 
 HEAD = """
 from array import array

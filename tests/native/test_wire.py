@@ -76,7 +76,7 @@ def outcome(read: Callable[[], object]) -> object:
         return ValueError
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(REQUESTS, st.data())
 def test_broken_bytes_are_refused_alike(r: ch.ConsumerGroupHeartbeatRequest, data: st.DataObject) -> None:
     frame = bytearray(frame_of(r, 1, "c"))
@@ -151,7 +151,7 @@ def classic_read(api: int, version: int, raw: bytes) -> tuple[Any, ...]:
     return (client, s.group_id, s.generation_id, s.member_id, s.group_instance_id, *protocol, parts)
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(st.sampled_from((11, 12, 14)), NULLABLE, st.data())
 def test_classic_requests_are_read_alike_by_all(api: int, client: str | None, data: st.DataObject) -> None:
     layouts, drawn = CLASSIC[api]

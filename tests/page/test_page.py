@@ -58,8 +58,7 @@ def crowd() -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ("light", "dark"))
+@pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark", "light"), strict=True)))
 def test_it_opens_at_every_size(checked_pages: CheckedPages, served: Served, size: str, scheme: str) -> None:
     page = checked_pages.open(served.ground.url("/"), size, color_scheme=scheme)
     assert page.inner_text("h1") == "Sidecar of node 1"

@@ -188,6 +188,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.tier("test")
 def test_its_import_does_not_hold_up_the_loop() -> None:
     """On a busy machine it takes seconds, and comes in the middle of the start."""
     command = [sys.executable, "-c", SLOW_IMPORT, f"127.0.0.1:{Bench().port}"]

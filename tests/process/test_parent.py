@@ -19,6 +19,8 @@ import pytest
 from sidecar.cli.exits import Code
 from sidecar.process import parent
 
+pytestmark = pytest.mark.tier("test")
+
 WORKER = """
 import os, signal, sys
 folder, plan, told = sys.argv[1:]

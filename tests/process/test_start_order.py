@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError
 
 import sidecar.wire.generated
@@ -35,6 +36,7 @@ NAMED = {"sidecar.coordinator", "sidecar.coordinator.statelog", "sidecar.coordin
 """A name for what ends a start, and nothing else."""
 
 
+@pytest.mark.tier("test")
 def test_nothing_of_the_coordinator_is_imported_before_the_port_opens() -> None:
     done = subprocess.run([sys.executable, "-c", SAYS, *LATER], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == NAMED

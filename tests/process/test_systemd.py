@@ -23,6 +23,8 @@ from sidecar.process.sockets import inherited_sockets
 from sidecar.process.systemd import Notifier, keep_alive
 from tests.inprocess import clock
 
+pytestmark = pytest.mark.tier("test")
+
 READS = """
 import os, sys
 from sidecar.coordinator.statelog.startup_errors import StartError
@@ -74,6 +76,7 @@ def test_who_starts_anew_in_the_same_process_finds_it_again() -> None:
         assert once == again == f"socket {port} True False"
 
 
+@pytest.mark.tier("test")
 def test_what_does_not_fit_is_refused_with_a_remedy() -> None:
     with bound() as (sock, port):
         assert "FileDescriptorName=clients" in received(sock, f"0.0.0.0:{port}", name="other")

@@ -40,7 +40,7 @@ CASES = [
     ("SASL_SSL", "PLAIN"),
     ("SASL_SSL", "OAUTHBEARER"),
 ]
-IN_ALL = (CASES[2], CASES[4])
+IN_ALL = (CASES[4],)
 PARAMS = [c if c in IN_ALL else pytest.param(c, marks=pytest.mark.tier("nightly")) for c in CASES]
 WITH_SPARK = (CASES[0], CASES[1], CASES[3], CASES[4])
 """With a server the workers ask for tokens of their own."""

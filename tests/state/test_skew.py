@@ -28,6 +28,8 @@ from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.state.rebuilt import at_once, rebuilt
 from sidecar.state.schema import MARK, StateError, published
 
+pytestmark = pytest.mark.tier("test")
+
 STAMP = Stamp(7 << 16, 1_795_000_000_000)
 ADDED = {"name": "of_tomorrow", "type": "string", "default": "new"}
 RECORDS: list[tuple[Record, str]] = [

@@ -19,7 +19,7 @@ from tests.whole.many import spread
 from tests.whole.planted import PLANTED, Bug, search
 from tests.whole.run import attempt, play, settled_in
 
-SEEDS, IN_QUICK, IN_ALL = 1_000, 4, 100
+SEEDS, IN_QUICK, IN_ALL = 1_000, 2, 100
 """A seed costs about a second. More are played by `make sim`, and in the night."""
 LEAST = {
     "events": 10_000,

@@ -8,16 +8,16 @@ import pytest
 from tests.audit.gold.harness import Tables, differences, gold
 from tests.audit.gold.replay import replay
 from tests.audit.gold.rows import simulated_with_owners
-from tests.harness.tiers import seeds_of_run
+from tests.harness.tiers import Seeds
 from tests.sim.world import Violation
 
-SEEDS = 24
+SEEDS, LEAST = 40, 8
 FENCED_SEEDS = range(200)
 
 
-def test_gold_and_the_coordinator_agree_who_owns_what_now() -> None:
+def test_gold_and_the_coordinator_agree_who_owns_what_now(seeds: Seeds) -> None:
     rows, owners = [], set()
-    for n, seed in enumerate(seeds_of_run(SEEDS)):
+    for n, seed in enumerate(seeds.of(SEEDS, LEAST)):
         some, theirs = simulated_with_owners(seed, 10 * n)
         rows += some
         owners |= theirs
@@ -30,6 +30,7 @@ def owned_now(found: Tables) -> set[tuple[object, ...]]:
     return {tuple(r[c] for c in columns) for r in found["intervals"] if r["open"]}
 
 
+@pytest.mark.tier("test")
 def test_a_fenced_coordinator_that_got_in_changes_nothing_and_is_named() -> None:
     for seed in FENCED_SEEDS:
         try:

@@ -15,7 +15,7 @@ from tests.audit.gold.test_random import HELD, STATEMENTS, contradictions, place
 
 pytestmark = pytest.mark.tier("test")  # 24 logs, each read late, in part and compacted
 
-SEEDS = 24
+SEEDS = 16
 LATE, LOST = "late", "lost"
 UNSEEN = ("share_coverage", "share_initialised", "holders", "streams_standby_coverage")
 OF_NEW_GROUPS = ("rebalances", "unowned")

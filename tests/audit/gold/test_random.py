@@ -15,9 +15,9 @@ from tests.audit.gold.harness import Tables, as_set, differences, gold, rows_of,
 from tests.audit.gold.replay import Row, replay
 from tests.audit.gold.rows import Log, compacted, logs_of_run, spaced
 
-pytestmark = pytest.mark.tier("test")  # forty logs, each folded many times
+pytestmark = pytest.mark.tier("test")  # many logs, each folded many times
 
-SEEDS = 40
+SEEDS = 24
 COMPACTED = 10_000
 """Added to the numbers of state partitions whose log was compacted."""
 

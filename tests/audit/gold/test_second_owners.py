@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from tests.audit.gold.harness import Tables, gold
+from tests.audit.gold.harness import gold
 from tests.audit.gold.rows import Log
 
 
@@ -45,6 +43,14 @@ def a_classic_leader_that_assigns_twice(log: Log) -> None:
     log.classic("g", "Stable", 1, 1)
 
 
+def given_up_first(log: Log) -> None:
+    log.current("g", "m1", 1, [0], [1])
+    log.current("g", "m1", 2, [0])
+    log.current("g", "m2", 2, [1])
+    log.current("g", "m1", 3, [])
+    log.current("g", "m2", 3, [0, 1])
+
+
 Wrong = Callable[[Log], None]
 WAYS: tuple[Wrong, ...] = (
     both_assigned,
@@ -56,37 +62,21 @@ WAYS: tuple[Wrong, ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def logs() -> list[Log]:
-    """Each way in a state partition of its own."""
-    made = []
-    for partition, way in enumerate(WAYS):
-        log = Log(partition)
-        log.claim(1)
-        way(log)
-        made.append(log)
-    return made
-
-
-def named(found: Tables) -> set[tuple[object, ...]]:
-    columns = ("state_partition", "partition", "member_id", "other_member_id", "grade")
-    return {tuple(r[c] for c in columns) for r in found["second_owners"]}
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_second_owner_is_found_however_it_comes(logs: list[Log], cut: bool) -> None:
-    """`cut`: the record that makes the second owner comes in the next batch."""
-    ends = [{log.partition: len(log.rows) - 1 for log in logs}]
-    found = named(gold([row for log in logs for row in log.rows], ends if cut else None))
-    assert found == {(partition, 0, "m2", "m1", "proven") for partition in range(len(WAYS))}
-
-
-def test_whoever_gives_a_partition_up_first_makes_no_second_owner() -> None:
-    log = Log()
+def written(way: Wrong, partition: int) -> Log:
+    log = Log(partition)
     log.claim(1)
-    log.current("g", "m1", 1, [0], [1])
-    log.current("g", "m1", 2, [0])
-    log.current("g", "m2", 2, [1])
-    log.current("g", "m1", 3, [])
-    log.current("g", "m2", 3, [0, 1])
-    assert named(gold(log.rows)) == set()
+    way(log)
+    return log
+
+
+def test_a_second_owner_is_found_however_it_comes() -> None:
+    """Each way in a state partition of its own, and in another one whose last record, which makes the second owner,
+    comes in the next batch. A member that gives the partition up first makes none."""
+    whole = [written(way, partition) for partition, way in enumerate(WAYS)]
+    cut = [written(way, partition) for partition, way in enumerate(WAYS, len(WAYS))]
+    right = written(given_up_first, 2 * len(WAYS))
+    rows = [row for log in (*whole, *cut, right) for row in log.rows]
+    found = gold(rows, [{log.partition: len(log.rows) - 1 for log in cut}])
+    columns = ("state_partition", "partition", "member_id", "other_member_id", "grade")
+    named = {tuple(r[c] for c in columns) for r in found["second_owners"]}
+    assert named == {(log.partition, 0, "m2", "m1", "proven") for log in (*whole, *cut)}

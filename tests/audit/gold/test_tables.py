@@ -67,6 +67,7 @@ def void(log: Log) -> None:
     log.claim(2)
     log.current("g", "m1", 1, [0], owner_epoch=1)
     log.current("g", "m2", 1, [0])
+    log.current("g", "m3", 1, [0], owner_epoch=3)
 
 
 def fenced(log: Log) -> None:
@@ -381,7 +382,10 @@ def at_of(r: Row) -> tuple[object, ...]:
 
 
 def test_planted_faults_are_found_and_named(found: Tables) -> None:
-    assert columns_of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [(2, "record", 1)]
+    assert columns_of(found, "stale_writes", VOID, "offset", "what", "owner_epoch") == [
+        (2, "record", 1),
+        (4, "record", 3),
+    ]
     assert columns_of(found, "intervals", VOID, "member_id") == [("m2",)]
     assert columns_of(found, "stale_writes", FENCED, "offset", "what") == [(1, "claim")]
     assert columns_of(found, "coordinators", FENCED, "claim", "fenced", "to_offset") == [(9, False, 1), (5, True, None)]

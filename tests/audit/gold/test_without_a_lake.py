@@ -116,6 +116,7 @@ def consumer_and_classic(seed: int) -> Sequence[Record]:
     return mixed.world.log
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("kind", [share, streams, consumer_and_classic])
 def test_the_topic_and_the_lake_tell_the_same_owners(kind: Any, seeds: Seeds) -> None:
     for seed in seeds.of(SEEDS):
@@ -173,6 +174,7 @@ def test_a_second_holder_of_a_task_is_told_by_both_and_one_of_a_shared_partition
     ], "the three are beside one another, and go by the name of the task"
 
 
+@pytest.mark.tier("test")
 def test_a_member_has_one_client_id_also_when_its_group_changes_the_protocol() -> None:
     """Symptom: the lake named the client id of before the change for what the member had then, the topic the latest."""
     log = Log()

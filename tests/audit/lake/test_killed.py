@@ -236,6 +236,7 @@ def nothing_is_lost_or_doubled(folder: Path, whole: dict[str, list[dict[str, Any
     assert gold_of(Lake.at(folder)) == whole
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(3000)
 def test_kill_9_of_drivers(source: str, whole: dict[str, list[dict[str, Any]]], tmp_path: Path) -> None:
     """Each is killed in the middle of a batch. Those that had ended a batch just then do not count."""
@@ -258,6 +259,7 @@ def test_kill_9_of_drivers(source: str, whole: dict[str, list[dict[str, Any]]], 
     assert killed == ROUNDS
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.timeout(3000)
 def test_kill_9_of_workers(source: str, whole: dict[str, list[dict[str, Any]]], tmp_path: Path) -> None:
     """The tasks are tried again, and the same driver ends the batch."""

@@ -182,6 +182,7 @@ def merged(lake: Lake) -> int:
     return sum(name.startswith("part-") for _, _, names in os.walk(lake.base) for name in names)
 
 
+@pytest.mark.tier("nightly")
 def test_kill_9_in_the_middle(filled: Lake, tmp_path: Path) -> None:
     wanted, r = contents_and_verdict(filled), random.Random(time.time_ns())
     for n in range(ROUNDS):

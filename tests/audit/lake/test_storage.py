@@ -30,7 +30,7 @@ from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK
 
 pytestmark = pytest.mark.tier("all")
-WHERE = ["folder", "object store"]
+WHERE = ["folder", pytest.param("object store", marks=pytest.mark.tier("nightly"))]
 BATCHES, MOST = 3, {"max_records": "150"}
 
 
@@ -145,6 +145,7 @@ def test_two_writers_at_once(
     assert contents_and_verdict(lake) == wanted
 
 
+@pytest.mark.tier("nightly")
 @pytest.mark.usefixtures("without_spark")
 def test_death_in_an_object_store(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after a commit of any table; the next one goes on."""

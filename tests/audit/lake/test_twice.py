@@ -36,7 +36,16 @@ def once(tmp_path: Path) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("how", ["each line twice", "dumps that overlap", "a folder to which it was appended again"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "dumps that overlap",
+        *(
+            pytest.param(h, marks=pytest.mark.tier("all"))
+            for h in ("each line twice", "a folder to which it was appended again")
+        ),
+    ],
+)
 def test_what_a_copy_has_twice_is_there_once(how: str, once: Lake, tmp_path: Path) -> None:
     source = tmp_path / "copy"
     source.mkdir()

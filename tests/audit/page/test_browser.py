@@ -11,8 +11,7 @@ from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Ope
 pytestmark = NEEDS_BROWSER
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ("light", "dark"))
+@pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark", "light"), strict=True)))
 def test_it_opens_at_every_size(open_page: Open, size: str, scheme: str) -> None:
     page = open_page(size=size, color_scheme=scheme)
     assert page.inner_text("#verdict-head") == "2 findings"

@@ -12,6 +12,8 @@ from tests.coordinator.membership.test_owners_group import BOTH, Make, agree, ru
 from tests.inprocess.broker import OFFSETS, FakeBrokers
 from tests.inprocess.embedded_sidecar import until
 
+pytestmark = pytest.mark.tier("test")
+
 
 def is_past(moment_s: float) -> bool:
     return time.monotonic() >= moment_s

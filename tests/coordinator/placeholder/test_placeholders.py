@@ -258,7 +258,7 @@ def test_a_group_that_the_sidecar_may_not_read_is_asked_for_seldom(
 ) -> None:
     """Symptom: after a takeover, the owner described a group of the broker's own every two seconds for ever, as an old
     order named it and the right to it had been taken away."""
-    monkeypatch.setattr(module, "REFUSED_MS", 3_000)
+    monkeypatch.setattr(module, "REFUSED_MS", 1_500)
 
     async def test(sidecar: EmbeddedSidecar) -> None:
         managed = sidecar.rules.wanted
@@ -272,7 +272,7 @@ def test_a_group_that_the_sidecar_may_not_read_is_asked_for_seldom(
             assert placeholders.get("g") is None
             return
         await until(lambda: sidecar.metrics.value("placeholder_troubles") == 3)
-        assert time.monotonic() - begun_s >= 2 * module.REFUSED_MS / 1000
+        assert round(time.monotonic() - begun_s, 3) >= 2 * module.REFUSED_MS / 1000
         assert sidecar.lines.fields("placeholders cannot join")["problem"].endswith("GROUP_AUTHORIZATION_FAILED")
         sidecar.brokers.no_read.discard("g")
         await until(lambda: placeholders.all_joined, module.REFUSED_MS / 1000)

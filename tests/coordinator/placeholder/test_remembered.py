@@ -152,11 +152,12 @@ def _left(sidecar: EmbeddedSidecar) -> int:
 
 
 CASES = [
-    pytest.param(Api(key), caller, id=f"{Api(key).name.lower()}-{caller.__name__}")
+    pytest.param(Api(key), caller, id=f"{Api(key).name.lower()}-{caller.__name__}", marks=pytest.mark.tier(tier))
     for key in SERVED
-    for caller in (no_answer, without_rights, with_rights)
+    for caller, tier in ((no_answer, "nightly"), (without_rights, "nightly"), (with_rights, "test"))
     if key not in JOINS or caller is not with_rights
 ]
+"""A caller with rights goes the longest way; refused ones have their turn at night."""
 
 
 @pytest.mark.parametrize(("api", "caller"), CASES)

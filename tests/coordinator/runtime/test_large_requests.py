@@ -12,7 +12,7 @@ from sidecar.wire.generated import heartbeat as hb
 from tests.inprocess.embedded_sidecar import EmbeddedClient, EmbeddedSidecar, run, turns
 from tests.inprocess.messages import join
 
-MANY = 5_000
+MANY = 2_000
 NAMES = [f"group-{i}" for i in range(MANY)]
 
 

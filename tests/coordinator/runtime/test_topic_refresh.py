@@ -21,6 +21,8 @@ from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, EmbeddedClient, until
 from tests.inprocess.messages import assigned, beat, join
 
+pytestmark = pytest.mark.tier("test")
+
 REFRESH: dict[str, Any] = {"metadata_refresh_s": 2.0, "broker_gone_s": 20.0}
 """As `metadata_refresh_ms` is by default, and without a fault that the tests do not mean."""
 SOON_S = 0.3
@@ -341,7 +343,7 @@ def test_looks_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(b: Bench) -> None:
         client = await served(b)
         before, began_s = b.brokers.count(Api.METADATA), time.monotonic()
-        for n in range(200):
+        for n in range(50):
             assert (await client.ask(join(f"g{n}", "m1", [f"missing-{n}"]), 1)).error_code == Code.NONE
         took_s = time.monotonic() - began_s
         assert b.brokers.count(Api.METADATA) - before <= took_s / 0.1 + 1

@@ -19,6 +19,8 @@ from tests.core.streams.test_stories import Story as StreamsStory
 from tests.core.test_stories import Story
 from tests.inprocess.embedded_sidecar import Lines
 
+pytestmark = pytest.mark.tier("test")
+
 PLAYERS: dict[str, Any] = {**dict.fromkeys(OF_MEMBERS, Story), "share": ShareStory, "streams": StreamsStory}
 """The Story that plays the stories of each folder of tests/stories."""
 ONE_OWNER = re.compile(r"^(takeover|authorizer|clock|pass)\b", re.MULTILINE)

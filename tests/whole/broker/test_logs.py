@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.wire.generated import produce as pr
 from tests.whole.broker.clockwork import Client, Clockwork
 from tests.whole.broker.codes import Err
@@ -189,6 +191,7 @@ def test_a_newer_producer_shuts_the_older_out_also_after_the_leader_has_died() -
     assert produce(second, ["d=1"], producer=(*new, 1))[0] == 0
 
 
+@pytest.mark.tier("test")
 def test_compaction_keeps_offsets_last_values_and_the_producers() -> None:
     world = Clockwork(1)
     make_topic(world, replicas=1, cleanup_policy="compact")
