@@ -23,6 +23,8 @@ from tests.api.announced import Ranges, announced
 from tests.api.grown import GROUP, arrays, came_of, grown, request_class
 from tests.api.play import CORRELATION, KEEP_MS, NODE, VIEW, Play, flexible
 
+pytestmark = pytest.mark.tier("test")
+
 KAFKAS = announced()
 KINDS = {"the broker's": "none", "managed": GROUP}
 """Beginning of the names of managed groups."""

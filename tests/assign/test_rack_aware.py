@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pytest
+
 from sidecar.assign.layout import owners_of, problem_of
 from sidecar.assign.rack_aware import assign
 from sidecar.assign.spec import GroupSpec, MemberSpec
@@ -39,6 +41,7 @@ def test_it_keeps_what_is_near_and_moves_what_is_far() -> None:
 RACK = st.sampled_from(["a", "b", "c"])
 
 
+@pytest.mark.tier("test")
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sets(RACK, min_size=1).map(lambda s: tuple(sorted(s))), min_size=1, max_size=20),

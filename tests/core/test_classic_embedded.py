@@ -93,6 +93,7 @@ def test_what_is_assigned() -> None:
     assert assigned(b"\x00") is None and assigned(b"\x00\x00\xff") is None and assigned(b"a word") is None
 
 
+@pytest.mark.tier("test")
 def test_no_bytes_of_a_client_are_an_exception() -> None:
     rng = random.Random(7)
     for n in range(20_000):

@@ -374,6 +374,7 @@ MANY = {"topics": 150_000, "one topic": 150_000, "partitions": 450_000}
 MOST = {"topics": OWNED_MAX, "one topic": OWNED_MAX, "partitions": PARTITIONS_MAX}
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("said", MANY)
 def test_a_monstrous_subscription_is_not_read(said: str) -> None:
     """Symptom: 60,000 topics that a member owns held the loop for 0.2 s."""
@@ -383,6 +384,7 @@ def test_a_monstrous_subscription_is_not_read(said: str) -> None:
     assert least_ms(lambda n: lambda: subscription(many), 1, TRIES) < LONG_MS
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("said", MANY)
 def test_a_group_that_claims_or_has_too_much_is_told_of_no_claims(said: str) -> None:
     group = group_of([SAID[said](MOST[said])] * 10)

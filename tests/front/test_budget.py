@@ -79,6 +79,7 @@ ENDLESS = {"small requests": b"".join(group(i) for i in range(4_000)), "one larg
 """Passed in pieces, or handled one by one."""
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("what", ENDLESS)
 def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> None:
     """Symptom: each had its turn in every iteration of the loop, and a member's heartbeat waited 0.2 s for them all."""
@@ -113,6 +114,7 @@ def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> N
     clock.run(main())
 
 
+@pytest.mark.tier("test")
 def test_hundreds_who_are_answered_at_once_leave_others_their_turn() -> None:
     """Symptom: the coordinator answered a hundred heartbeats in one batch, each client had a whole turn of what it had
     sent behind it, and a member's heartbeat waited 20 to 90 ms for them."""

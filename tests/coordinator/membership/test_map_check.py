@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
+
 from tests.coordinator.membership.test_owners_group import Make, Sidecar, run
 from tests.inprocess.broker import FakeBrokers
 from tests.inprocess.embedded_sidecar import until
@@ -15,6 +17,7 @@ def starts_later(sidecar: Sidecar) -> None:
     sidecar.ownership._info = replace(info, started_ms=info.started_ms + 5_000)
 
 
+@pytest.mark.tier("test")
 def test_of_two_sidecars_with_one_node_id_the_one_that_was_started_last_owns() -> None:
     """Symptom: each of the two took the partitions from the other, every second, for ever. Cause: what was assigned to
     a node id was everybody's who had it (S8 of the safety review)."""

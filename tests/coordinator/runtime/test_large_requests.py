@@ -28,6 +28,7 @@ async def others_first(large: EmbeddedClient, sidecar: EmbeddedSidecar, message:
     assert not large.waiting
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("known", [False, True])
 def test_whoever_describes_thousands_of_groups_holds_nobody_up(known: bool) -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
@@ -76,6 +77,7 @@ def test_every_field_of_a_description_takes_room() -> None:
     run(test, front={"sizes": Sizes(answer_bytes=65_536)})
 
 
+@pytest.mark.tier("test")
 def test_a_request_with_too_many_elements_closes_its_connection() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client = await sidecar.client()
