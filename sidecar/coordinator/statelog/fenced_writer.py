@@ -59,6 +59,12 @@ class WriterPorts:
     took: Callable[[float], None] = lambda seconds: None
 
 
+def _is_cancelled() -> bool:
+    """Whether the task that runs is cancelled itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class FencedWriter:
     def __init__(
         self,
@@ -105,12 +111,12 @@ class FencedWriter:
         try:
             self.producer = await taking
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self.stopped or (task is not None and task.cancelling()):
+            if not self.stopped or _is_cancelled():
                 raise
             raise WriteLost("stopped") from None
         finally:
             self._task = None
+            del taking  # its exception holds this frame
 
     def append(self, records: Sequence[Encoded], serial: int) -> None:
         """Queues records, which are committed together, after all earlier ones."""
