@@ -71,6 +71,12 @@ def view_of(res: md.MetadataResponse, racks: dict[int, str | None]) -> ClusterVi
     return ClusterView(res.cluster_id or "", brokers, leaders, tuple(topics), frozenset(behind), epochs)
 
 
+def is_cancelled() -> bool:
+    """Returns whether the running task itself is cancelled, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Cluster:
     """Keeps connections by node. `direct` maps a node id to an address that replaces the advertised one, so that the
     sidecar reaches the broker it fronts without passing through itself."""
@@ -123,8 +129,7 @@ class Cluster:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            asks = asyncio.current_task()
-            if task.cancelled() and asks is not None and not asks.cancelling():
+            if task.cancelled() and not is_cancelled():
                 raise ConnectionLost("closed here") from None
             raise
         finally:

@@ -19,6 +19,12 @@ class Leaders:
         self.epochs: tuple[int, ...] = ()
         self._id = b""
 
+    def of(self, partition: int) -> tuple[int, int]:
+        """Returns the partition's leader and leader epoch; UNKNOWN twice if the brokers have not told it."""
+        if partition >= len(self.epochs):
+            return UNKNOWN, UNKNOWN
+        return self.now[partition], self.epochs[partition]
+
     def take(self, view: ClusterView) -> bool:
         """Merges the view's leaders, and returns whether the view has the topic. A topic id or a number of partitions
         that differs means another topic of this name, whose leaders replace all that were known."""

@@ -21,7 +21,7 @@ from sidecar.coordinator.statelog.large_write import LargeWrite
 from sidecar.coordinator.statelog.partition_leader import PartitionLeader
 from sidecar.coordinator.statelog.write_errors import FENCED, TOO_LARGE, WRITTEN, Fenced, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
-from sidecar.kafka.cluster import Cluster, ConnectionLost
+from sidecar.kafka.cluster import Cluster, ConnectionLost, is_cancelled
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.kafka.produce import SILENT_S, Appender
 from sidecar.link.ports import Tasks
@@ -57,12 +57,6 @@ class WriterPorts:
     written: Callable[[int, int], None]
     failed: Callable[[WriteLost], None]
     took: Callable[[float], None] = lambda seconds: None
-
-
-def _is_cancelled() -> bool:
-    """Whether the task that runs is cancelled itself."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class FencedWriter:
@@ -111,7 +105,7 @@ class FencedWriter:
         try:
             self.producer = await taking
         except asyncio.CancelledError:
-            if not self.stopped or _is_cancelled():
+            if not self.stopped or is_cancelled():
                 raise
             raise WriteLost("stopped") from None
         finally:

@@ -93,9 +93,7 @@ class ReadIndex:
             if self._doubted or partition >= len(self.leaders.epochs):
                 self.leaders.take(await self._cluster.refresh([self._topic]))
                 self._doubted = False
-            leader, epoch = UNKNOWN, UNKNOWN
-            if partition < len(self.leaders.epochs):
-                leader, epoch = self.leaders.now[partition], self.leaders.epochs[partition]
+            leader, epoch = self.leaders.of(partition)
             if leader == UNKNOWN:
                 raise ConnectionLost(f"{self._topic}-{partition} has no leader")
             return await self._asked(leader, partition, LEADER_ONLY, epoch)
