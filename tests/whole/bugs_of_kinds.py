@@ -109,7 +109,7 @@ def creates_no_topics(patch: Patch, world: World) -> None:
 def writes_no_current_tasks(patch: Patch, world: World) -> None:
     """A member is told its new epoch and tasks, and they are in no record."""
 
-    def planted(turn: Any, group: Any, member: Any, owned: Any) -> Any:
+    def planted(turn: Any, group: Any, member: Any, owned: Any, process_before: Any) -> Any:
         return streams_reconcile.reconcile(
             member, group.assignment_epoch, group.target_of(member.member_id), owned, group.holders
         )

@@ -33,7 +33,7 @@ from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.status import create, statuses
 from sidecar.core.streams.target_assignment import TARGETS
 from sidecar.core.streams.task_offsets import note_offsets
-from sidecar.core.streams.tasks import NO_TASKS, Tasks
+from sidecar.core.streams.tasks import NO_TASKS, HoldersBefore, Tasks
 from sidecar.core.streams.topology import Comparison, Topology, compare
 from sidecar.core.streams.validation import (
     check_epoch,
@@ -79,7 +79,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
     TARGETS.update(turn, group)
     final = group.members[hb.member_id]
     if not (may_wait and soft.flight is not None and not final.pending):
-        final = _reconcile(turn, group, final, hb.owned())
+        final = _reconcile(turn, group, final, hb.owned(), checked.member.process_id)
     arm_session(turn, group.group_id, hb.member_id, config.session_timeout_ms)
     _note_group(turn, group, hb, checked, final, made)
     answer = _answer(turn, group, hb, checked, final, config)
@@ -199,10 +199,12 @@ def _matters(old: Member, new: Member) -> bool:
 
 
 # ---- tasks --------------------------------------------------------------------------------------------------
-def _reconcile(turn: Turn, group: StreamsGroup, member: Member, owned: Tasks | None) -> Member:
+def _reconcile(turn: Turn, group: StreamsGroup, member: Member, owned: Tasks | None, process_before: str) -> Member:
     epoch = group.assignment_epoch
     target = NO_TASKS if delayed(turn, group) else group.target_of(member.member_id)
-    final = reconcile(member, epoch, target, owned, group.holders)
+    moved = member.process_id != process_before
+    holders = HoldersBefore(group.holders, member.member_id, process_before) if moved else group.holders
+    final = reconcile(member, epoch, target, owned, holders)
     if final != member:
         turn.write(current_record(group.group_id, final, _why(final, epoch)))
         arm_rebalance(turn, group.group_id, final)

@@ -158,6 +158,29 @@ class Holders:
                         holding.pop(subtopology, None)
 
 
+@dataclass(frozen=True, slots=True)
+class HoldersBefore:
+    """The holders before a request changed a member's process. Kafka decides on a request by the state before it."""
+
+    holders: Holders
+    member_id: str
+    process_id: str
+
+    def active_process(self, subtopology: str, partition: int) -> str | None:
+        own = self.holders.active_member(subtopology, partition) == self.member_id
+        return self.process_id if own else self.holders.active_process(subtopology, partition)
+
+    def standby_processes(self, subtopology: str, partition: int) -> Collection[str]:
+        return self._before(self.holders.standby, subtopology, partition)
+
+    def warmup_processes(self, subtopology: str, partition: int) -> Collection[str]:
+        return self._before(self.holders.warmup, subtopology, partition)
+
+    def _before(self, holding: Holding, subtopology: str, partition: int) -> list[str]:
+        members = holding.get(subtopology, {}).get(partition, {})
+        return [self.process_id if m == self.member_id else process for m, process in members.items()]
+
+
 def partitions_body(tasks: Partitions) -> list[dict[str, Any]]:
     return [{"subtopology_id": s, "partitions": list(ps)} for s, ps in tasks.items()]
 

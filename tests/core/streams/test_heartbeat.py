@@ -235,6 +235,25 @@ def test_a_member_that_takes_over_another_s_instance_id_leaves_no_task_without_o
     assert len(second.active()) == 4 and list(world.group().members) == ["m2"]
 
 
+def test_a_member_that_moves_to_another_process_is_not_held_up_by_what_it_had_in_the_last_one() -> None:
+    """Kafka decides on a request by the state before it. Symptom: replicas came a heartbeat later."""
+    world = ready(quick(assignment_interval_ms=0, num_standby_replicas=1))
+    a, b = Client(world, "a", process_id="p1"), Client(world, "b", process_id="p2")
+    for member in (a, b) * 4:
+        member.heartbeat()
+    had = b.tasks
+    assert had.active and had.standby
+    a.process_id, b.process_id = "p1", "p1"  # one process needs no replicas
+    for member in (a, b):
+        member.full = True
+        world.ask(member.request())
+    assert world.group().members["b"].pending.standby == had.standby
+    b.process_id, b.tasks = "p2", Tasks(had.active)
+    world.ask(b.request())
+    now = world.group().members["b"]
+    assert now.assigned.without_epochs() == had and not now.pending
+
+
 def test_a_member_whose_answer_waits_is_not_the_one_that_is_asked_for_the_whole_topology() -> None:
     """Symptom: it was counted as asked, and no other member was for two heartbeat intervals."""
     world = ready(StreamsConfig(assignment_interval_ms=0))
