@@ -370,6 +370,8 @@ class LocalKafka:
         """Wait until every running sidecar serves its partitions, and all of them agree on the owners."""
         running = [n for n in self.nodes if n.sidecar is not None and n.sidecar.alive]
         procs = [n.sidecar for n in running if n.sidecar is not None]
+        if not procs:
+            raise DrillError(f"no sidecar runs; logs: {self.folder}")
 
         def ready() -> bool:
             views = [self.owners(n) for n in running]

@@ -86,7 +86,9 @@ class RegexResolver:
             elif len(matches) < len(ask.regexes):
                 self._cut.inc()
                 self._log.info("regular expressions take too long", group_id=ask.group_id)
-                self._rests[ask.group_id] = time.monotonic() + RESTS * limit_s
+                now_s = time.monotonic()
+                self._rests = {g: end_s for g, end_s in self._rests.items() if end_s > now_s}  # a group may be gone
+                self._rests[ask.group_id] = now_s + RESTS * limit_s
             matched = _Matched(c.partition, c.attempt, ask.group_id, ask.token, matches, image.names_version)
             topics = frozenset(t for ts in matches.values() for t in ts)
             if not self._configs.broker.authorizer or not topics:
