@@ -1,13 +1,13 @@
 """Costs of the bugs that tests/sim and tests/whole plant, and of the scenes of tests/whole, and so the tier of each.
 
-Costs are in CPU seconds: of a bug from the first seed to the one that shows it (`python -m tests.whole.planted`), of a
-scene one seed. What is not in the table is cheap enough for its first tier. Scenes begin in `quick`. Planted bugs show
-that a simulation can fail, which a change of the product seldom alters: they begin in `test`.
+Costs are in CPU seconds: of a bug from the first seed that is played to the one that shows it, of a scene one seed.
+What is not in the table is cheap enough for its first tier. Scenes begin in `quick`. Planted bugs show that a
+simulation can fail, which a change of the product seldom alters: they begin in `test`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -17,49 +17,37 @@ TIERS: Mapping[str, float] = {"quick": 0.3, "test": 1.5, "all": 9.0}
 CPU_S: Mapping[str, float] = {
     # bugs
     "tells_standbys_as_active": 2.1,
-    "applies_a_late_result_as_it_is": 2.2,
-    "believes_that_classic_members_own_nothing": 2.3,
     "both_twins_own": 2.5,
     "withdraws_no_grant": 3.0,
-    "waits_for_nobody_new": 3.1,
     "asks_nobody_about_transactions": 3.2,
     "counts_leases_by_the_monotonic_clock": 3.2,
     "assigns_what_is_not_initialised": 3.2,
-    "forgets_grants_of_a_broken_turn": 3.3,
-    "gives_a_takeover_up": 3.5,
-    "stays_withdrawn": 3.5,
+    "stays_withdrawn": 3.8,
     "writes_no_more_than_a_batch": 3.7,
     "takes_silence_for_a_release": 4.0,
     "grants_tasks_before_they_are_released": 4.3,
-    "keeps_a_problem": 4.5,
-    "takes_any_generation": 5.1,
-    "waits_for_a_leader_for_ever": 5.6,
+    "keeps_a_problem": 4.0,
     "takes_over_without_what_is_initialised": 7.2,
     "shows_offsets_of_open_transactions": 7.3,
-    "reads_nothing_before_its_claim": 7.5,
     "passes_on_what_it_has_heard_nothing_of": 7.5,
     "copartitions_nothing": 7.8,
     "creates_no_topics": 7.8,
-    "gives_no_time_back": 8.0,
+    "gives_no_time_back": 1.7,
     "forgets_who_waits": 8.3,
     "assigns_nothing_that_comes_later": 8.7,
     "forgets_who_waits_for_a_placeholder": 9.3,
-    "has_no_placeholders": 11.6,
+    "has_no_placeholders": 1.7,
     "takes_over_without_a_placeholder": 12.5,
     "counts_leases_by_one_clock": 14.5,
-    "forgets_who_joins_an_upgraded_group": 14.4,
     "writes_no_current_tasks": 14.5,
     "takes_commits_of_fenced_members": 14.5,
-    "replays_to_init_only": 15.1,
     "shows_the_first_topics_for_ever": 15.8,
     "assigns_nothing_after_a_release": 17.2,
-    "counts_the_lease_from_the_answer": 21.8,
     "placeholder_never_leaves": 24.0,
-    "serves_before_its_claim_is_read": 25.2,
-    "asks_the_old_leader_for_ever": 26.0,
+    "serves_before_its_claim_is_read": 1.6,
+    "asks_the_old_leader_for_ever": 1.6,
     "says_that_all_is_stored": 33.5,
     "sees_no_standbys_of_its_process": 38.1,
-    "takes_a_lost_connection_for_written": 41.0,
     "tells_tasks_once": 43.8,
     "takes_in_streams_groups_in_the_middle": 105.3,
     # scenes
@@ -102,6 +90,50 @@ CPU_S: Mapping[str, float] = {
     "offsets_get_old": 2.5,
 }
 """CPU seconds of everything that is too expensive for its first tier."""
+
+
+SHOWN_BY: Mapping[str, int] = {
+    "applies_a_late_result_as_it_is": 33,
+    "arms_no_sessions_of_a_changed_group": 5,
+    "asks_the_old_leader_for_ever": 6,
+    "believes_that_classic_members_own_nothing": 30,
+    "counts_the_lease_from_the_answer": 38,
+    "downgrades_to_a_stale_target": 24,
+    "forgets_grants_of_a_broken_turn": 48,
+    "forgets_who_joins_an_upgraded_group": 220,
+    "gives_a_failed_assignor_up": 2,
+    "gives_a_takeover_up": 3,
+    "gives_no_time_back": 38,
+    "gives_sessions_back_without_end": 16,
+    "grants_without_end": 3,
+    "has_no_placeholders": 17,
+    "keeps_a_broken_shard": 3,
+    "keeps_the_instance_of_a_member_that_left": 11,
+    "leaves_records_of_a_downgraded_group": 30,
+    "lets_members_leave_unseen": 11,
+    "loses_the_handed_over_assignment": 9,
+    "replays_to_init_only": 211,
+    "serves_before_its_claim_is_read": 24,
+    "syncs_the_target": 5,
+    "takes_a_lost_connection_for_written": 37,
+    "takes_any_commit": 13,
+    "takes_any_generation": 89,
+    "takes_silence_for_revocation": 31,
+    "upgrades_below_the_generation": 24,
+    "upgrades_without_assignments": 24,
+    "waits_for_a_clock_that_jumped": 28,
+    "waits_for_a_leader_for_ever": 73,
+    "waits_for_nobody_new": 45,
+    "waits_for_the_late_for_ever": 13,
+}
+"""The seed that shows a planted bug, where no early one does. The search begins there. A change of the product alters
+what a seed plays: then the search is longer, and `python -m tests.whole.planted` prints another seed."""
+
+
+def seeds_for(bug: str, enough: int) -> Iterator[int]:
+    """Returns the seeds below `enough`, the one that is known to show the bug first."""
+    first = SHOWN_BY.get(bug, 0)
+    yield from (*range(first, enough), *range(first))
 
 
 def tier(name: str, first: str) -> str:

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from tests.harness.by_cost import cases
+from tests.harness.by_cost import cases, seeds_for
 from tests.harness.seeds import too_few
 from tests.harness.tiers import Seeds
 from tests.sim.planted import PLANTED, Bug, Patch
@@ -85,7 +85,7 @@ def test_seeds_replay_exactly_in_another_process() -> None:
 @pytest.mark.parametrize("bug", cases(ALL_PLANTED, "test", lambda b: b.__name__))
 def test_a_planted_bug_is_found(bug: Bug, monkeypatch: Patch) -> None:
     found = ""
-    for seed in range(ENOUGH):
+    for seed in seeds_for(bug.__name__, ENOUGH):
         try:
             with monkeypatch.context() as patch:
                 play(seed, plant=lambda sim: bug(patch, sim))

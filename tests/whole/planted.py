@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tests.harness.by_cost import seeds_for
 from tests.whole import bugs, findings
 from tests.whole import bugs_of_kinds as kinds
 from tests.whole.bugs import Patch
@@ -171,7 +172,7 @@ def search(name: str, enough: int = ENOUGH) -> Finding:
     """Play until it is found."""
     bug = next(b for b in PLANTED if b.name == name)
     began, last = time.process_time(), "nothing"
-    for seed in range(enough):
+    for n, seed in enumerate(seeds_for(name, enough)):
         try:
             with Patch.context() as patch:
 
@@ -187,7 +188,7 @@ def search(name: str, enough: int = ENOUGH) -> Finding:
         except Violation as exc:
             last = f"seed {seed}: {exc}"
             if re.search(bug.words, str(exc)):
-                return Finding(name, seed + 1, last, True, time.process_time() - began)
+                return Finding(name, n + 1, last, True, time.process_time() - began)
         except Exception as exc:  # noqa: BLE001 - told with its seed
             last = f"seed {seed}: {exc!r}"
     return Finding(name, enough, last, False, time.process_time() - began)
