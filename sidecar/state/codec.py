@@ -235,13 +235,14 @@ class StateCodec:
         body = self._value(CONFIG, Stamp(0, time_ms), revision, why, {"value": value})
         return Encoded(encode_key(CONFIG, group_id, name), body)
 
+    def config_body(self, value: bytes) -> dict[str, Any]:
+        """Returns the fields of a setting's value. Raises StateError."""
+        return self.schemas.decode(value, CONFIG)
+
     def config_value(self, value: bytes) -> tuple[str, int]:
         """Returns the setting and its revision. Raises StateError."""
-        body = self.schemas.decode(value)
-        try:
-            return str(body["value"]), int(body["revision"])
-        except (KeyError, ValueError, TypeError) as exc:
-            raise StateError(f"value of a setting does not fit: {exc!r}") from exc
+        body = self.config_body(value)
+        return body["value"], body["revision"]
 
     def next_revision(self, value: bytes | None) -> int:
         """Returns the revision for the setting after this one; None: there is none. A setting that cannot be read may

@@ -34,7 +34,7 @@ class Schemas:
         self._readers: dict[bytes, Any] = {}
         self._writers: dict[str, tuple[bytes, Any]] = {}
         prints = {name: self.learn(text) for name, text in (files or published()).items()}
-        self._published = frozenset(prints.values())
+        self._kind_of = {raw: name.rpartition("-v")[0] for name, raw in prints.items()}
         for kind, name in latest.items():
             raw = prints[name]
             self._writers[kind] = (MARK + raw, self._readers[raw])
@@ -44,7 +44,7 @@ class Schemas:
     def empty(cls) -> Schemas:
         """Returns an instance without schemas, for readers that `learn` them from the topic."""
         self = cls.__new__(cls)
-        self.texts, self._readers, self._writers, self._published = {}, {}, {}, frozenset()
+        self.texts, self._readers, self._writers, self._kind_of = {}, {}, {}, {}
         return self
 
     def learn(self, text: str) -> bytes:
@@ -80,14 +80,14 @@ class Schemas:
 
     def decode(self, value: bytes, kind: str = "") -> dict[str, Any]:
         """Decodes a value. Raises StateError if it is not a value of a known schema, or has not the fields that begin
-        every value. `kind`: a value of a schema learned from the topic is read as one of this version, by Avro's rules
-        of resolution: then no field has another type than the readers expect."""
+        every value. `kind`: a value of a schema that is not a published one of this kind is read by this version's, by
+        Avro's rules of resolution: then no field is missing, or has another type than the readers expect."""
         if value[:2] != MARK:
             raise StateError("the value is not in Avro single-object encoding")
         schema = self._readers.get(value[2:10])
         if schema is None:
             raise StateError(f"unknown schema {value[2:10].hex()}")
-        own = self._writers[kind][1] if kind and value[2:10] not in self._published else None
+        own = self._writers[kind][1] if kind and self._kind_of.get(value[2:10]) != kind else None
         try:
             body = schemaless_reader(BytesIO(value[10:]), schema, own)
         except SchemaResolutionError as exc:

@@ -23,10 +23,10 @@ from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Record
 from sidecar.core.runtime.registry import Registry
 from sidecar.core.vocabulary.errors import InvariantError
-from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.codec import CONFIG, Stamp, StateCodec
 from sidecar.state.keys import StateKey, decode_key, encode_key
 from sidecar.state.rebuilt import at_once, rebuilt
-from sidecar.state.schema import MARK, StateError, published
+from sidecar.state.schema import KEY_SCHEMA, MARK, StateError, published
 
 pytestmark = pytest.mark.tier("test")
 
@@ -179,6 +179,21 @@ def test_a_value_of_any_other_schema_is_read_or_is_unreadable(kind: str) -> None
             unreadable += bool(at_once(rebuilt(codec, [(key, value)])).problems)
             count += 1
     assert count > 40 and unreadable > count // 2
+
+
+@pytest.mark.parametrize("name", sorted(published().keys() - {KEY_SCHEMA}))
+def test_a_value_of_another_kind_s_schema_is_unreadable(name: str) -> None:
+    """Symptom: a setting with the value of a claim ended every sidecar with a KeyError, at each start."""
+    codec, text = StateCodec(), published()[name]
+    out = BytesIO()
+    schemaless_writer(out, parse_schema(json.loads(text)), some(json.loads(text), {}))
+    value = MARK + codec.schemas.learn(text) + out.getvalue()
+    for kind in (*REGISTRY.records, CONFIG):
+        if kind == name.rpartition("-v")[0]:
+            codec.schemas.decode(value, kind)
+        else:
+            with pytest.raises(StateError):
+                codec.schemas.decode(value, kind)
 
 
 NOTHING: dict[str, Any] = {

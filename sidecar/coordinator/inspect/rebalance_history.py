@@ -85,6 +85,7 @@ class RebalanceHistory:
         self._kept = kept
         self._codec = codec
         self._roles = {name: row.record.role for name, row in codec.registry.records.items()}
+        self._kinds = {(row.kind.name, row.record.role): name for name, row in codec.registry.records.items()}
         self.kinds: Collection[str] = frozenset(self._roles)
         self._groups: dict[str, _Group] = {}
         self._changed: deque[tuple[Step, int]] = deque()
@@ -194,7 +195,7 @@ class RebalanceHistory:
         kind, before = "", None
         for step in () if group is None else tuple(group.steps):
             yield
-            body = self._read(step.value)
+            body = self._read(step, Role.GROUP, step.value)
             if body is None:
                 continue
             inspect = self._inspect(step)
@@ -224,7 +225,7 @@ class RebalanceHistory:
 
     def _by_members(self, rebalances: list[Json], step: Step) -> None:
         """Fills in when a rebalance was assigned and when its members came to rest, if group records have no state."""
-        target, last = self._read(step.target), self._read(step.last)
+        target, last = self._read(step, Role.TARGET_EPOCH, step.target), self._read(step, Role.CURRENT, step.last)
         if target is not None:
             for rebalance in rebalances:  # the assignor may have run while the group went on
                 if rebalance["epoch"] == target["assignment_epoch"]:
@@ -236,16 +237,18 @@ class RebalanceHistory:
         """Counts the partitions or tasks of members' targets that their previous targets did not have."""
         moved, changes = 0, step.changes or []
         counted = len(changes)
-        for before, after in changes[:counted]:
+        for change in changes[:counted]:
             yield
-            had, has = (set() if b is None else inspect.places(b) for b in map(self._read, (before, after)))
+            bodies = (self._read(step, Role.TARGET, value) for value in change)
+            had, has = (set() if body is None else inspect.places(body) for body in bodies)
             moved += len(has - had)
         step.moved = (step.moved or 0) + moved
         del changes[:counted]
 
-    def _read(self, value: bytes | None) -> Json | None:
+    def _read(self, step: Step, role: Role, value: bytes | None) -> Json | None:
+        kind = self._codec.registry.records[step.kind].kind.name
         try:
-            return None if value is None else self._codec.schemas.decode(value)
+            return None if value is None else self._codec.schemas.decode(value, self._kinds[kind, role])
         except StateError:
             return None
 

@@ -101,12 +101,11 @@ class Adoptions:
         if not self._core.serves_group(group_id) or not self._rules.wanted(group_id):
             return Outcome.NOT_TAKEN
         if self._core.has(group_id):  # recorded by an earlier try, which judged the group before it removed members
-            await self._remove_all(group_id, group)
+            await self._natives.remove_adopted(group_id, group)
             return Outcome.TAKEN_IN
         unserved, patterns = self._natives.fleet.unserved(group.kind), self._rules.matches(group_id)
         if not group.members and not (unserved and not patterns):
             # If no sidecar coordinates the kind of the broker's group, api/one_name.py refuses joins here by its name.
-            self._unstable.forget(group_id)
             return Outcome.NO_MEMBERS
         if patterns and unserved:
             if self._natives.fleet.none_coordinates(group.kind):
@@ -128,11 +127,7 @@ class Adoptions:
         reply = await self._core.ask(adoption_event(group_id, group, f"taken over from the broker: {why}"))
         if reply.code not in (Code.NONE, Code.NON_EMPTY_GROUP):
             raise ConnectionLost(f"not taken in: {name_of(reply.code)}")
-        await self._remove_all(group_id, group)
-
-    async def _remove_all(self, group_id: str, group: Native) -> None:
         await self._natives.remove_adopted(group_id, group)
-        self._unstable.forget(group_id)
 
     # ---- members that a former owner adopted -----------------------------------------------------------------------
     def remove_adopted(self, group_id: str) -> None:

@@ -54,7 +54,7 @@ class RebalanceOrders:
         order = self._rules.settings.order(group_id)
         if order:
             self._orders[group_id] = order
-        elif group_id not in self._at_work:
+        else:  # done, perhaps by the next owner while this one still tried
             self._orders.pop(group_id, None)
         self.tick()
 

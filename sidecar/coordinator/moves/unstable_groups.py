@@ -56,7 +56,6 @@ class UnstableGroups:
         self._log = log
         self._tasks = tasks
         self.watched: set[str] = set()
-        self._first_try_s: dict[str, float] = {}
 
     def tick(self) -> None:
         """Begins to watch groups with the verdict `later`; called about every 50 ms, also at a new owner."""
@@ -66,50 +65,41 @@ class UnstableGroups:
                 self._tasks.spawn(self._watch(group_id), "group not stable")
 
     async def postpone(self, group_id: str, why: str) -> None:
-        self._first_try_s.setdefault(group_id, time.monotonic())
         await self._verdicts.write(group_id, cf.LATER, why)
 
     async def give_up(self, group_id: str, problem: str) -> None:
         """Writes the verdict that the broker keeps the group."""
-        self.forget(group_id)
         self._log.error("group not taken in", group_id=group_id, problem=problem)
         self._figures("moves", "sidecar", "given up").inc()
         await self._verdicts.write(group_id, "false", f"not taken in: {problem}")
 
-    def forget(self, group_id: str) -> None:
-        """Ends the wait for a group that is here, or does not exist. A later wait has the whole time again."""
-        self._first_try_s.pop(group_id, None)
-
     async def _watch(self, group_id: str) -> None:
-        """Watches the broker's group until it is stable, or until the limit."""
-        kind, again_s = "", 0.0
+        """Watches the broker's group until it is stable, or until the limit. Each wait has the whole time."""
+        kind, again_s, since_s = "", 0.0, time.monotonic()
         try:
             while self._waits(group_id):
-                self._first_try_s.setdefault(group_id, time.monotonic())
                 await asyncio.sleep(self._patience.look_s)
                 if kind and self._natives.fleet.unserved(kind):
-                    self._first_try_s[group_id] = time.monotonic()
-                    if time.monotonic() < again_s:
+                    since_s = time.monotonic()
+                    if since_s < again_s:
                         continue
                 try:
                     group = await self._natives.describe(group_id)
                     if not self._waits(group_id):
                         break  # an order that came while the broker was asked counts
                     kind, again_s = group.kind if group.members else "", time.monotonic() + UNSERVED_S
-                    await self._look_at(group_id, group)
+                    await self._look_at(group_id, group, time.monotonic() - since_s)
                 except NO_ANSWER as exc:
                     self._log.debug("a group is waited for", group_id=group_id, problem=str(exc) or "timed out")
         finally:
             self.watched.discard(group_id)
-            if not self._waits(group_id):
-                self.forget(group_id)
 
-    async def _look_at(self, group_id: str, group: Native) -> None:
+    async def _look_at(self, group_id: str, group: Native, waited_s: float) -> None:
         if group.members and self._natives.fleet.unserved(group.kind):
-            self._first_try_s[group_id] = time.monotonic()
-        elif group.kind in (native.NO_MEMBERS, native.OTHER) or not group.members or group.stable:
+            return
+        if group.kind in (native.NO_MEMBERS, native.OTHER) or not group.members or group.stable:
             await self._comes(group_id)
-        elif time.monotonic() - self._first_try_s[group_id] > self._patience.limit_s:
+        elif waited_s > self._patience.limit_s:
             await self.give_up(group_id, f"it does not become stable at the broker: {group.state}")
 
     def _waits(self, group_id: str) -> bool:

@@ -93,6 +93,6 @@ class StoredSettings:
         """Returns the decoded setting; None if it is not there, or cannot be read."""
         raw = self._there(group_id).get(name)
         try:
-            return None if raw is None else self._codec.schemas.decode(raw)
+            return None if raw is None else self._codec.config_body(raw)
         except StateError:
             return None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from sidecar.coordinator.inspect.rebalance_history import RebalanceHistory
 from sidecar.core.classic.config import ClassicConfig
 from sidecar.core.classic.embedded import assignment
 from sidecar.core.classic.events import JoinReply
+from sidecar.core.consumer.records import GroupRecord
 from sidecar.core.runtime.events import DeleteGroup
+from sidecar.state.codec import Stamp, StateCodec
+from sidecar.state.keys import StateKey
 from tests.coordinator.inspect.test_group_views import Seen
 from tests.core.classic_client import ClassicClient, subscription
 from tests.core.world import Client, World, topic
+from tests.process.test_admin_views import done
 
 
 def classic_group() -> World:
@@ -57,3 +62,16 @@ def test_those_of_a_deleted_group_are_not_those_of_a_new_one() -> None:
         assert [joined for _, joined, _, _ in shown] == [[name]]
         member.leave()
         world.ask(DeleteGroup("g"))
+
+
+def test_values_of_another_kind_are_left_out() -> None:
+    """Symptom: the page of the group failed with a KeyError."""
+    codec = StateCodec()
+    history = RebalanceHistory(3, codec)
+    odd = codec.claim(Stamp(1, 1), 1, "host:9092", "member", 1, "taken over").value
+    joined = codec.encode(GroupRecord("g", 1, 0, "joined"), Stamp(1, 1), 1).value
+    for value in (odd, joined):
+        history.note(StateKey("group", "g", ""), None, value)
+        for kind in ("target_metadata", "target_member", "current"):
+            history.note(StateKey(kind, "g", "m"), odd, odd)
+    assert [r["why"] for r in done(history.of("g"))] == ["joined"]

@@ -84,6 +84,34 @@ def test_the_next_owner_does_not_repeat_a_rebalance_that_has_begun(monkeypatch: 
     run(test)
 
 
+def test_an_order_that_the_next_owner_carried_out_is_not_repeated_when_the_group_comes_back() -> None:
+    """Symptom: an owner that was trying when it lost the group kept the order, and rebalanced the group days later."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client = await sidecar.client()
+        epoch = await at_work(sidecar, client)
+        forced = sidecar.coordinator.moves.rebalance_orders
+        ask = forced._ask
+
+        async def refused(event: Event) -> Answer:
+            return Answer(Code.NOT_COORDINATOR)
+
+        forced._ask = refused
+        await store_settings(sidecar, "g", rebalance="lag is uneven")
+        await until(lambda: bool(forced._at_work))
+        sidecar.assign(2)
+        await store_settings(sidecar, "g", rebalance=None)  # the next owner has done it
+        await until(lambda: sidecar.stored.value("g", cf.REBALANCE) is None and not forced._at_work)
+        forced._ask = ask
+        await sidecar.own()
+        forced.tick()
+        assert not forced._at_work
+        assert (await client.ask(beat("g", "m1", epoch), 1)).error_code == Code.NONE
+        assert epoch_of(sidecar) == epoch
+
+    run(test)
+
+
 def test_an_order_for_a_group_that_cannot_be_read_is_logged_once_and_tried_seldom() -> None:
     """Symptom: the log had two lines a second of one order, for ever, since the core refused it."""
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.coordinator.clock import now
 from sidecar.coordinator.moves.unstable_groups import Patience
 from sidecar.core.vocabulary.errors import Code
 from sidecar.kafka import native
+from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Native
 from tests.coordinator.moves.moving import QUICK, Broker, beats, classic, run, store_settings
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, until
@@ -71,3 +73,36 @@ def test_what_never_becomes_stable_stays_with_the_broker(monkeypatch: pytest.Mon
         assert "not taken in" in sidecar.stored.why("theirs")
 
     run(test)
+
+
+async def later(ms: int) -> None:
+    until_ms = now().mono_ms + ms
+    await until(lambda: now().mono_ms > until_ms)
+
+
+def test_a_second_order_has_the_whole_patience_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the first order was taken back before its verdict was written; a later one was given up at once."""
+    Broker(monkeypatch, classic("n1", state="PreparingRebalance"))
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        verdicts, tries = sidecar.coordinator.moves.unstable._verdicts, 0
+        store = verdicts._store
+
+        async def lost(group_id: str, values: dict[str, str | None], why: str) -> None:
+            nonlocal tries
+            tries += 1
+            raise ConnectionLost("not written")
+
+        monkeypatch.setattr(verdicts, "_store", lost)
+        await store_settings(sidecar, "theirs", managed="true")
+        await until(lambda: tries > 0, 3)
+        await store_settings(sidecar, "theirs", managed="false")
+        await until(lambda: not sidecar.coordinator.moves.adoptions.under_way, 3)
+        await later(2_000)
+        monkeypatch.setattr(verdicts, "_store", store)
+        await store_settings(sidecar, "theirs", managed="true")
+        await until(lambda: sidecar.rules.overrides == {"theirs": "later"}, 3)
+        await later(1_000)
+        assert sidecar.rules.overrides == {"theirs": "later"}
+
+    run(test, moves=replace(QUICK, patience=Patience(limit_s=2.0, look_s=0.01)))

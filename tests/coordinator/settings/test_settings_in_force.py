@@ -41,6 +41,8 @@ from sidecar.link.messages import (
 )
 from sidecar.process.coordination import own_kind
 from sidecar.process.sections import Consumer, Share, Streams
+from sidecar.state.codec import CONFIG, Stamp
+from sidecar.state.keys import encode_key
 from sidecar.wire.apis import Api
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import EmbeddedSidecar, RecordingFront, turns, until
@@ -386,6 +388,22 @@ def test_a_setting_that_cannot_be_read_is_left_out_and_told() -> None:
         sidecar.configs.changed("g")
         assert config(sidecar).session_timeout_ms == 45_000
         assert sidecar.lines.events("error") == ["setting skipped", "setting skipped"]
+
+    run(test)
+
+
+def test_an_order_with_the_value_of_another_kind_is_left_out() -> None:
+    """Symptom: the tail failed with a KeyError, and with it the sidecar, again after each restart."""
+
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        claim = sidecar.codec.claim(Stamp(1, 1), 1, "host:9092", "member", 1, "taken over")
+        keys = [encode_key(CONFIG, "g", name) for name in (cf.MANAGED, cf.REBALANCE)]
+        p = sidecar.service.partition_of("g")
+        await sidecar.coordinator.append_unfenced(p, [claim._replace(key=key) for key in keys])
+        await until(lambda: len(sidecar.state.partitions[p].configs.get("g", {})) == 2)
+        await turns()
+        assert sidecar.rules.overrides == {} and sidecar.stored.order("g") == ""
+        assert "setting skipped" in sidecar.lines.events("error")
 
     run(test)
 
