@@ -67,7 +67,10 @@ class Lines:
             text = "{" + ", ".join(f'"{name}": {_json(value)}' for name, value in line.items()) + "}"
         else:
             text = " ".join(f"{name}={value!r}" for name, value in line.items())
-        os.write(2, text.encode() + b"\n")
+        try:
+            os.write(2, text.encode() + b"\n")
+        except OSError:
+            """Ignored: the disk of the log is full, or its reader has gone. The workers go on."""
 
 
 def _json(value: Any) -> str:

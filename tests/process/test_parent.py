@@ -110,12 +110,13 @@ class Family:
 
 
 @contextmanager
-def family(folder: Path, plan: str, **env: str) -> Iterator[Family]:
+def family(folder: Path, plan: str, log: str = "err", **env: str) -> Iterator[Family]:
+    """`log`: where the parent's log goes."""
     script, counted = folder / "worker.py", folder / "counted"
     script.write_text(WORKER)
     counted.mkdir()
     root = str(Path(parent.__file__).parents[2])
-    with socket.socket() as one, socket.socket() as other, (folder / "err").open("w") as err:
+    with socket.socket() as one, socket.socket() as other, (folder / log).open("w") as err:
         for sock in (one, other):
             sock.bind(("127.0.0.1", 0))
             sock.listen(8)
@@ -165,6 +166,14 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Pat
         "again_ms": 0,
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", str(line["timestamp"]))
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_parent(tmp_path: Path) -> None:
+    """Symptom: with the disk of the log full, the first line ended sidecar and clients' port with code 1."""
+    with family(tmp_path, "dies,serves", "/dev/full") as f:
+        assert [f.next_line(), f.next_line(), f.next_line()] == [(0, "began"), (1, "began"), (1, "go")]
+        f.process.send_signal(signal.SIGTERM)
+        assert [f.next_line(), f.ends()] == [(1, "TERM"), 0]
 
 
 @pytest.mark.parametrize("code", [Code.FINDINGS, Code.USAGE, Code.BROKEN])
