@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from sidecar.process import parent
 pytestmark = pytest.mark.tier("test")
 
 WORKER = """
-import os, signal, sys
+import os, signal, sys, time
 folder, plan, told = sys.argv[1:]
 at = len(os.listdir(folder))
 open(f"{folder}/{at}", "x").close()
@@ -34,6 +35,11 @@ watched = os.environ.get("WATCHDOG_PID") == str(os.getpid())
 
 def say(text):
     os.write(1, f"{at} {text}\\n".encode())
+
+if act == "late":  # signals have no handlers yet
+    open(f"{folder}.late", "x").close()
+    while not os.path.exists(f"{folder}.goes-on"):
+        time.sleep(0.01)
 
 def ends(signum, frame):
     say("TERM")
@@ -208,6 +214,21 @@ def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_p
         f.process.send_signal(signal.SIGINT)
         assert f.next_line() == (0, "TERM")
         assert f.ends() == 5
+
+
+def test_sighup_waits_until_a_worker_hears_it(tmp_path: Path) -> None:
+    """Symptom: a reload while a worker started ended it by signal 1, and an upgrade under way with it."""
+    with family(tmp_path, "late") as f:
+        while not (tmp_path / "counted.late").exists():
+            time.sleep(0.01)
+        f.process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        (tmp_path / "counted.goes-on").touch()
+        assert f.next_line() == (0, "began")
+        assert {f.next_line(), f.next_line()} == {(0, "go"), (0, "HUP")}
+        f.process.send_signal(signal.SIGTERM)
+        assert [f.next_line(), f.ends()] == [(0, "TERM"), 0]
+    assert f.log() == []
 
 
 def test_an_upgrade_starts_the_new_worker_before_the_old_one_ends_and_lets_it_coordinate_afterwards(
