@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sidecar.process.log import ELEMENTS, TEXT_CHARS, make_logger
+from sidecar.process.log import ELEMENTS, TEXT_CHARS, TRACE_CHARS, make_logger
 
 
 def test_no_value_is_as_long_as_a_client_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,6 +20,13 @@ def test_no_value_is_as_long_as_a_client_says(capsys: pytest.CaptureFixture[str]
     assert line["group_id"].startswith("g" * TEXT_CHARS + "... (32767")
     assert line["members"] == ["m"] * ELEMENTS + ["4900 more"]
     assert (line["count"], line["short"], line["event"]) == (7, "as it is", "said")
+
+
+def test_of_a_long_trace_the_fault_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    """Symptom: a trace ended after 1,000 characters, before the line that had raised, and without the exception."""
+    make_logger("info", "json").error("it broke", trace="frame\n" * 5_000 + "KeyError: 'why'")
+    trace = json.loads(capsys.readouterr().err)["trace"]
+    assert len(trace) == TRACE_CHARS and trace.endswith("frame\nKeyError: 'why'")
 
 
 UNWRITABLE = """
@@ -66,5 +73,5 @@ def test_a_log_that_cannot_be_written_ends_nothing(cause: str) -> None:
         os.close(reads)
     else:
         os.set_blocking(writes, False)
-    done = subprocess.run([sys.executable, "-c", UNWRITABLE], stdout=subprocess.PIPE, stderr=writes, timeout=60)
+    done = subprocess.run([sys.executable, "-c", UNWRITABLE], stdout=subprocess.PIPE, stderr=writes, timeout=240)
     assert (done.returncode, done.stdout) == (43, b"")
