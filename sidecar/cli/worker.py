@@ -65,7 +65,7 @@ def entry(*given: str) -> None:
 
 
 if __name__ == "__main__":
-    from sidecar.process.stderr import lose_what_cannot_be_written
+    from sidecar.process.log_output import lose_what_cannot_be_written
 
     lose_what_cannot_be_written()
     entry(*sys.argv[1:])

@@ -17,7 +17,7 @@ import msgspec
 from sidecar.front.accepting import Acceptor
 from sidecar.process.admin_access import COOKIE, HEADERS, METRICS, PROBES, Access
 from sidecar.process.admin_connections import AdminConnections
-from sidecar.process.admin_log import HttpLog
+from sidecar.process.admin_log import RequestLog
 from sidecar.process.admin_page import Pages, finished
 from sidecar.process.sockets import listens_at
 from sidecar.process.starting import Slices, nothing
@@ -95,7 +95,7 @@ class Admin:
         self._runner = web.AppRunner(
             routes,
             access_log=None,
-            logger=HttpLog(access.log),
+            logger=RequestLog(access.log),
             keepalive_timeout=access.settings.request_timeout_ms / 1000,
             max_line_size=LINE_MAX,
             max_field_size=FIELD_MAX,

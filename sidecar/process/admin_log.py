@@ -8,7 +8,7 @@ from typing import Any
 from sidecar.link.ports import Logger
 
 
-class HttpLog:
+class RequestLog:
     """Stands in for the library's logger. A request that is not HTTP is answered 400 and has no line: it needs no
     token, and the library would write ten lines or more that are not of the log's format."""
 

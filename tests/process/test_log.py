@@ -33,7 +33,7 @@ UNWRITABLE = """
 import asyncio, json, logging, os, sys
 from sidecar.process.log import make_logger
 from sidecar.process.metrics import Metrics
-from sidecar.process.stderr import lose_what_cannot_be_written
+from sidecar.process.log_output import lose_what_cannot_be_written
 from sidecar.process.tasks import Lasting, Supervisor
 
 lose_what_cannot_be_written()

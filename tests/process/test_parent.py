@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from sidecar.process import parent
 pytestmark = pytest.mark.tier("test")
 
 WORKER = """
-import os, signal, sys, time
+import os, signal, sys
 folder, plan, told = sys.argv[1:]
 at = len(os.listdir(folder))
 open(f"{folder}/{at}", "x").close()
@@ -35,11 +34,6 @@ watched = os.environ.get("WATCHDOG_PID") == str(os.getpid())
 
 def say(text):
     os.write(1, f"{at} {text}\\n".encode())
-
-if act == "late":  # signals have no handlers yet
-    open(f"{folder}.late", "x").close()
-    while not os.path.exists(f"{folder}.goes-on"):
-        time.sleep(0.01)
 
 def ends(signum, frame):
     say("TERM")
@@ -216,19 +210,26 @@ def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_p
         assert f.ends() == 5
 
 
-def test_sighup_waits_until_a_worker_hears_it(tmp_path: Path) -> None:
+def test_sighup_waits_until_a_worker_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: a reload while a worker started ended it by signal 1, and an upgrade under way with it."""
-    with family(tmp_path, "late") as f:
-        while not (tmp_path / "counted.late").exists():
-            time.sleep(0.01)
-        f.process.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
-        (tmp_path / "counted.goes-on").touch()
-        assert f.next_line() == (0, "began")
-        assert {f.next_line(), f.next_line()} == {(0, "go"), (0, "HUP")}
-        f.process.send_signal(signal.SIGTERM)
-        assert [f.next_line(), f.ends()] == [(0, "TERM"), 0]
-    assert f.log() == []
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    made = parent.Parent(["/bin/true"], parent.Lines("info", "json", 1), {})
+    reads, writes = os.pipe()
+    made.current = parent.Worker(1_000_001, -1, -1)
+    made.coming = parent.Worker(1_000_002, reads, writes)
+    made.current.listened = True
+    monkeypatch.setattr(made, "_replace", lambda worker: None)
+    for _ in range(2):
+        made._signal(signal.SIGHUP)
+    assert sent == [(1_000_001, signal.SIGHUP)] * 2
+    for _ in range(2):
+        os.write(writes, b"LISTENING=1\n")
+        made._read(made.coming)
+    assert sent[2:] == [(1_000_002, signal.SIGHUP)], "once"
+    made._signal(signal.SIGHUP)
+    assert sent[3:] == [(1_000_001, signal.SIGHUP), (1_000_002, signal.SIGHUP)]
+    made.coming.close()
 
 
 def test_an_upgrade_starts_the_new_worker_before_the_old_one_ends_and_lets_it_coordinate_afterwards(

@@ -196,10 +196,11 @@ def test_a_front_says_why_it_reaches_no_coordinator(tmp_path: Path, monkeypatch:
     async def main() -> None:
         tasks = Supervisor()
         UnixClient(folder / "link", lines, tasks).attach(Ends())
-        await asyncio.sleep(0.05)
+        await turns()
         assert lines.events("warning") == []
         folder.touch()
-        await asyncio.sleep(0.2)
+        await until(lambda: lines.events("warning") != [])
+        await turns()
         assert lines.events("warning") == ["no link to the coordinator"]
         assert lines.fields("no link to the coordinator")["problem"] == "Not a directory"
         await tasks.end()

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 
-class Lossy(io.FileIO):
+class LogOutput(io.FileIO):
     """A file whose writes never fail."""
 
     def write(self, data: Any) -> int:
@@ -23,7 +23,7 @@ def lose_what_cannot_be_written() -> None:
     """Replaces sys.stderr. Without this a line of the log would raise in the middle of the work that it reports, and
     the interpreter would end with code 120, by which the parent starts no other worker."""
     former = sys.stderr
-    raw = Lossy(former.fileno(), "w", closefd=False)
+    raw = LogOutput(former.fileno(), "w", closefd=False)
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(raw), encoding=former.encoding, errors=former.errors, line_buffering=True
     )
