@@ -65,4 +65,7 @@ def entry(*given: str) -> None:
 
 
 if __name__ == "__main__":
+    from sidecar.process.log_output import lose_what_cannot_be_written
+
+    lose_what_cannot_be_written()
     entry(*sys.argv[1:])

@@ -36,15 +36,17 @@ class Logger(Protocol):
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-TEXT_CHARS, ELEMENTS = 1_000, 100
-"""Limits of one value in a line: characters of a text, elements of a list. Ids come from clients and may have 32,767
-characters, and lists have an element for each member."""
+TEXT_CHARS, ELEMENTS, TRACE_CHARS = 1_000, 100, 10_000
+"""Limits of one value in a line: characters of a text, elements of a list, characters of a trace. Ids come from clients
+and may have 32,767 characters, and lists have an element for each member."""
 
 
 def shortened(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Shortens long values: clients choose the length of ids."""
+    """Shortens long values: clients choose the length of ids. Of a trace the end stays, which has the fault."""
     for name, value in fields.items():
-        if isinstance(value, str) and len(value) > TEXT_CHARS:
+        if name == "trace" and isinstance(value, str):
+            fields[name] = value[-TRACE_CHARS:]
+        elif isinstance(value, str) and len(value) > TEXT_CHARS:
             fields[name] = f"{value[:TEXT_CHARS]}... ({len(value)} characters)"
         elif isinstance(value, list | tuple) and len(value) > ELEMENTS:
             fields[name] = [*value[:ELEMENTS], f"{len(value) - ELEMENTS} more"]

@@ -10,7 +10,7 @@ messages to systemd, a line each; by the other one it learns when it may coordin
                                                         else later and later
     any other exit code                                 the same code: it says what the operator has to do
     SIGTERM, SIGINT                                     the worker ends in order, and its code is this one
-    SIGHUP                                              passed on
+    SIGHUP                                              passed on, to a worker that starts once it listens
     SIGUSR2                                             a new worker listens, then the old one ends, then the new one
                                                         coordinates
 """
@@ -67,7 +67,10 @@ class Lines:
             text = "{" + ", ".join(f'"{name}": {_json(value)}' for name, value in line.items()) + "}"
         else:
             text = " ".join(f"{name}={value!r}" for name, value in line.items())
-        os.write(2, text.encode() + b"\n")
+        try:
+            os.write(2, text.encode() + b"\n")
+        except OSError:
+            """Ignored: the disk of the log is full, or its reader has gone. The workers go on."""
 
 
 def _json(value: Any) -> str:
@@ -81,6 +84,8 @@ class Worker:
     def __init__(self, pid: int, reads: int, writes: int) -> None:
         self.pid, self.reads, self.writes = pid, reads, writes
         self.listened = self.was_ready = False
+        self.reload_due = False
+        """Whether SIGHUP came before the worker listened: until then the signal would end it."""
         self.unfinished_line = b""
 
     def send(self, what: bytes) -> None:
@@ -190,17 +195,20 @@ class Parent:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stop()
         elif number == signal.SIGHUP:
-            self._pass_on(signal.SIGHUP)
+            for worker in self._workers():
+                self._reload(worker)
         elif number == signal.SIGUSR2:
             self._upgrade()
 
-    def _pass_on(self, number: int) -> None:
-        for worker in self._workers():
-            os.kill(worker.pid, number)
+    def _reload(self, worker: Worker) -> None:
+        worker.reload_due = not worker.listened
+        if worker.listened:
+            os.kill(worker.pid, signal.SIGHUP)
 
     def _stop(self) -> None:
         self._stopping, self._due_s = True, None
-        self._pass_on(signal.SIGTERM)
+        for worker in self._workers():
+            os.kill(worker.pid, signal.SIGTERM)
 
     # ---- workers --------------------------------------------------------------------------------------------
     def _start(self) -> Worker:
@@ -248,6 +256,8 @@ class Parent:
         if LISTENING in lines:
             lines.remove(LISTENING)
             worker.listened = True
+            if worker.reload_due:
+                self._reload(worker)
             if worker is self.coming:
                 self._replace(worker)
         if worker is self.current and lines and (self._stopping or ENDED not in lines):

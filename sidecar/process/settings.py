@@ -223,8 +223,10 @@ def _unread_variables() -> tuple[list[str], list[str]]:
             faults.append(f"{variable}: unknown setting in the environment{did_you_mean(near, '__', 'SIDECAR_')}")
         elif (section := _is_section(kind)) or get_origin(kind) is tuple:
             try:
-                json.loads(value)
-            except ValueError:
+                fits = isinstance(json.loads(value), dict) or not section
+            except (ValueError, RecursionError):
+                fits = False
+            if not fits:
                 from sidecar.process.setting_faults import not_json
 
                 unread.append(variable)

@@ -33,6 +33,8 @@ from sidecar.link.ports import CoordinatorEnd, LinkedFront, Logger, Tasks
 from sidecar.process.version import package_version
 
 RETRY_S = 0.05
+STARTS = (FileNotFoundError, ConnectionRefusedError)
+"""Errors while there is no coordinator yet."""
 STRANGER_S = 1.0
 """Pause before the next attempt where the other process is of another version."""
 
@@ -187,15 +189,19 @@ class UnixClient:
 
     async def _keep(self, front: LinkedFront) -> None:
         loop = asyncio.get_running_loop()
+        problem = ""
         while True:
             try:
                 _, link = await loop.create_unix_connection(
                     lambda: _FrontLink(self._codec, self._frame_bytes, self._log, front), str(self._path)
                 )
-            except OSError:
+            except OSError as exc:
+                former, problem = problem, exc.strerror or str(exc)
+                if problem != former and not isinstance(exc, STARTS):
+                    self._log.warning("no link to the coordinator", path=str(self._path), problem=problem)
                 await asyncio.sleep(RETRY_S)
                 continue
-            self._link = link
+            self._link, problem = link, ""
             await link.lost
             self._link = None
             if link.met:
@@ -225,9 +231,13 @@ class UnixServer:
 async def serve_unix(
     path: Path, coordinator: CoordinatorEnd, log: Logger, frame_bytes: int = FRAME_BYTES
 ) -> UnixServer:
-    """Serves the coordinator's side: every connection is a front. The caller must keep the server. Raises LinkTaken."""
+    """Serves the coordinator's side: every connection is a front. The caller keeps the server. Raises StartError."""
     codec = LinkCodec()
-    sock = _bind(path)
+    try:
+        sock = _bind(path)
+    except OSError as exc:
+        remedy = "Name another path by `link`, in a folder where this user may make files"
+        raise StartError(f"cannot listen at {path}: {exc.strerror or exc}. {remedy}") from None
     links: set[_CoordinatorLink] = set()
     loop = asyncio.get_running_loop()
     made = partial(_CoordinatorLink, codec, frame_bytes, log, coordinator, links)
@@ -240,7 +250,7 @@ class LinkTaken(StartError):
 
 def _bind(path: Path) -> socket.socket:
     """Returns a socket that only this user can connect to, in the place of one that an earlier process has left. Any
-    other file stays, and so does a socket of a running process. Raises LinkTaken."""
+    other file stays, and so does a socket of a running process. Raises LinkTaken, OSError."""
     with suppress(FileNotFoundError):
         status = path.lstat()
         if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():

@@ -66,6 +66,11 @@ def side(n: int, skew_ms: int = 0, **settings: Any) -> About:
     return About(f"h{n}:8080", "1.0", n, told, skew_ms, (), (1, 2, 3), "compiled")
 
 
+def halves(*roles: str) -> list[About | Unknown]:
+    """Two processes beside the same broker."""
+    return [side(1, role=role) for role in roles]
+
+
 def ends(n: int, days: int) -> About:
     return replace(side(n), certificate_ends_ms=int((time.time() + days * 86_400) * 1000))
 
@@ -164,6 +169,9 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.ready, with_(sidecars=[replace(side(1), owners=(1, -1))]), Status.FAIL, "owned by nobody"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2)]), Status.WARN, "No sidecar beside node 3"),
     (c.beside_each_broker, with_(sidecars=[side(1), side(2), side(2)]), Status.FAIL, "More than one sidecar"),
+    (c.beside_each_broker, with_(nodes=[node(1)], sidecars=halves("front", "coordinator")), Status.OK, "has its own"),
+    (c.beside_each_broker, with_(sidecars=halves("front", "front")), Status.FAIL, "More than one sidecar"),
+    (c.beside_each_broker, with_(sidecars=halves("both", "coordinator")), Status.FAIL, "More than one sidecar"),
     (c.beside_each_broker, with_(sidecars=[side(1), WRONG]), Status.FAIL, "No broker has the node id of sidecar 9"),
     (c.topic_ids, with_topic(OFFSETS, Topic(50, 3, has_id=False)), Status.FAIL, "Kafka 2.8 or later"),
     (c.partitions, with_topic(STATE, Topic(49, 3)), Status.FAIL, "has 49 partitions, __consumer_offsets has 50"),
@@ -207,12 +215,14 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
     (c.transactions, brokers(TXN_LIMIT="30000"), Status.FAIL, "transaction.max.timeout.ms=30000"),
     (c.transactions, brokers(EXPIRATION="3600000"), Status.WARN, "transactional.id.expiration.ms=3600000"),
     (c.transactions, with_(brokers={1: WHY}), Status.UNKNOWN, "not known"),
+    (c.transactions, with_(brokers={1: BROKER, 2: WHY}), Status.UNKNOWN, "Not every broker told its settings"),
     (c.broker_settings, brokers(MIN_SESSION="7000"), Status.FAIL, "group.min.session.timeout.ms=7000"),
     (c.broker_settings, brokers(BROKER_SESSION="15000"), Status.FAIL, "broker.session.timeout.ms=15000"),
     (c.broker_settings, brokers(MAX_SESSION="200000"), Status.WARN, "group.max.session.timeout.ms=200000"),
     (c.broker_settings, brokers(RETENTION="60"), Status.WARN, "offsets.retention.minutes=60"),
     (c.broker_settings, brokers(INITIAL_DELAY="5000"), Status.WARN, "group.initial.rebalance.delay.ms=5000"),
     (c.broker_settings, with_(brokers={1: WHY}), Status.UNKNOWN, "No broker told its settings"),
+    (c.broker_settings, with_(brokers={1: BROKER, 2: WHY}), Status.UNKNOWN, "told its settings: not told"),
     (c.same_groups, with_(sidecars=[side(1), side(2, groups__include=["b"])]), Status.FAIL, "b at sidecar 2"),
     (c.same_groups, with_(sidecars=[side(1), side(2, groups__exclude=["b"])]), Status.FAIL, "groups.exclude differs"),
     (c.same_groups, with_(sidecars=[side(1, groups__include=[])]), Status.WARN, "coordinate no group"),
@@ -262,6 +272,18 @@ CASES: list[tuple[Callable[[Facts], Check], Facts, Status, str]] = [
         ),
         Status.FAIL,
         "read the groups of zz-.*:",
+    ),
+    (
+        rights_of_patterns,
+        replace(acls(grant("group", "app", "Read", prefixed=True)), stored={"sidecar.groups.include": "app.*,.*,a|b"}),
+        Status.UNKNOWN,
+        "and .*, a|b may name any",
+    ),
+    (
+        rights_of_patterns,
+        replace(acls(grant("group", "*", "Read")), stored={"sidecar.groups.include": "app-.*,.*"}),
+        Status.OK,
+        "may read",
     ),
     (
         c.same_settings,

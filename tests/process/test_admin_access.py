@@ -222,6 +222,59 @@ def test_a_token_gives_the_page_a_cookie(tokens: Path) -> None:
     run(Ground(given(token_file=tokens)), test)
 
 
+FORM = b"Content-Type: application/x-www-form-urlencoded"
+PARTS = b"Content-Type: multipart/form-data"
+BODIES = [
+    (FORM, b"token=\xff", 401),
+    (FORM + b"; charset=none-of-that-name", b"token=x", 401),
+    (FORM + b"; charset=utf-16", b"token", 401),
+    (FORM + b"\r\nContent-Encoding: gzip", b"token=x", 400),
+    (PARTS, b"x", 401),
+    (PARTS + b"; boundary=x", b"--x\r\n\r\n", 401),
+]
+
+
+def test_what_is_no_request_is_answered_and_has_no_line(
+    tokens: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Symptom: without a token, each of these wrote 10 to 40 lines into the log, which were not of its format."""
+
+    async def answer(g: Ground, line: bytes, head: bytes, body: bytes) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", g.port)
+        length = b"Content-Length: %d" % len(body)
+        writer.write(b"\r\n".join((line, b"Host: localhost", length, b"Connection: close", head, b"", body)))
+        status = int((await reader.readline()).split()[1])
+        writer.close()
+        return status
+
+    async def test(g: Ground) -> None:
+        for head, body, status in BODIES:
+            assert await answer(g, b"POST /login HTTP/1.1", head, body) == status, (head, body)
+        for line in (b"GET /group?id=\xff HTTP/1.1", b"GET http://[/ HTTP/1.1", b"\x16\x03\x01"):
+            assert await answer(g, line, b"A: b", b"") == 400, line
+        assert set(g.lines.events()) == {"login at the admin endpoint refused"}
+
+    run(Ground(given(token_file=tokens)), test)
+    assert caplog.records == [] and capfd.readouterr().err == ""
+
+
+def test_a_request_that_breaks_has_a_line_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground(given())
+
+    async def breaks() -> bytes:
+        raise ZeroDivisionError("injected")
+
+    ground.admin._metrics_text = breaks
+
+    async def test(g: Ground) -> None:
+        assert await g.status("/metrics") == 500
+        fields = g.lines.fields("a request at the admin endpoint broke")
+        assert "injected" in fields["error"] and "in breaks" in fields["trace"]
+
+    run(ground, test)
+    assert caplog.records == []
+
+
 def test_a_cookie_ends(tokens: Path) -> None:
     wall_s = 1_000.0
     access = Access("127.0.0.1:1", given(token_file=tokens, session_s=60), Lines(), Counted(), lambda: wall_s)

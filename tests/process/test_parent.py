@@ -110,12 +110,13 @@ class Family:
 
 
 @contextmanager
-def family(folder: Path, plan: str, **env: str) -> Iterator[Family]:
+def family(folder: Path, plan: str, log: str = "err", **env: str) -> Iterator[Family]:
+    """`log`: where the parent's log goes."""
     script, counted = folder / "worker.py", folder / "counted"
     script.write_text(WORKER)
     counted.mkdir()
     root = str(Path(parent.__file__).parents[2])
-    with socket.socket() as one, socket.socket() as other, (folder / "err").open("w") as err:
+    with socket.socket() as one, socket.socket() as other, (folder / log).open("w") as err:
         for sock in (one, other):
             sock.bind(("127.0.0.1", 0))
             sock.listen(8)
@@ -167,6 +168,14 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(tmp_path: Pat
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", str(line["timestamp"]))
 
 
+def test_a_log_that_cannot_be_written_does_not_end_the_parent(tmp_path: Path) -> None:
+    """Symptom: with the disk of the log full, the first line ended sidecar and clients' port with code 1."""
+    with family(tmp_path, "dies,serves", "/dev/full") as f:
+        assert [f.next_line(), f.next_line(), f.next_line()] == [(0, "began"), (1, "began"), (1, "go")]
+        f.process.send_signal(signal.SIGTERM)
+        assert [f.next_line(), f.ends()] == [(1, "TERM"), 0]
+
+
 @pytest.mark.parametrize("code", [Code.FINDINGS, Code.USAGE, Code.BROKEN])
 def test_what_a_start_ends_with_is_the_code_of_sidecar_run(tmp_path: Path, code: Code) -> None:
     with family(tmp_path, f"exit{int(code)}") as f:
@@ -199,6 +208,28 @@ def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_p
         f.process.send_signal(signal.SIGINT)
         assert f.next_line() == (0, "TERM")
         assert f.ends() == 5
+
+
+def test_sighup_waits_until_a_worker_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a reload while a worker started ended it by signal 1, and an upgrade under way with it."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    made = parent.Parent(["/bin/true"], parent.Lines("info", "json", 1), {})
+    reads, writes = os.pipe()
+    made.current = parent.Worker(1_000_001, -1, -1)
+    made.coming = parent.Worker(1_000_002, reads, writes)
+    made.current.listened = True
+    monkeypatch.setattr(made, "_replace", lambda worker: None)
+    for _ in range(2):
+        made._signal(signal.SIGHUP)
+    assert sent == [(1_000_001, signal.SIGHUP)] * 2
+    for _ in range(2):
+        os.write(writes, b"LISTENING=1\n")
+        made._read(made.coming)
+    assert sent[2:] == [(1_000_002, signal.SIGHUP)], "once"
+    made._signal(signal.SIGHUP)
+    assert sent[3:] == [(1_000_001, signal.SIGHUP), (1_000_002, signal.SIGHUP)]
+    made.coming.close()
 
 
 def test_an_upgrade_starts_the_new_worker_before_the_old_one_ends_and_lets_it_coordinate_afterwards(

@@ -187,6 +187,15 @@ def test_a_list_is_asked_for_in_the_form_that_works(tmp_path: Path, monkeypatch:
     ]
 
 
+@pytest.mark.parametrize("given", ["null", "[]", '"x"', "[" * 100_000])
+def test_a_section_in_the_environment_that_is_none_is_a_fault(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: SIDECAR_GROUPS=null dropped SIDECAR_GROUPS__INCLUDE, and no group was managed."""
+    monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["orders.*"]')
+    monkeypatch.setenv("SIDECAR_GROUPS", given)
+    (fault,) = faults()
+    assert fault.startswith("SIDECAR_GROUPS: it is a section: set its settings one by one")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -176,6 +176,38 @@ def test_only_a_socket_is_replaced(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_path_that_cannot_be_had_is_the_operators_to_mend(tmp_path: Path) -> None:
+    """Symptom: with a `link` in a folder that is not there, the log had a bug with its trace, again and again."""
+    (tmp_path / "file").touch()
+
+    async def main() -> None:
+        for path in (tmp_path / "none" / "link", tmp_path / ("long" * 40), tmp_path / "file" / "link"):
+            with pytest.raises(StartError, match="Name another path by `link`"):
+                await serve_unix(path, Ends(), Lines())
+
+    asyncio.run(main())
+
+
+def test_a_front_says_why_it_reaches_no_coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the front of another user, which may not use the socket, was silent. One that waits says nothing."""
+    monkeypatch.setattr(unix_link, "RETRY_S", 0.001)
+    folder, lines = tmp_path / "folder", Lines()
+
+    async def main() -> None:
+        tasks = Supervisor()
+        UnixClient(folder / "link", lines, tasks).attach(Ends())
+        await turns()
+        assert lines.events("warning") == []
+        folder.touch()
+        await until(lambda: lines.events("warning") != [])
+        await turns()
+        assert lines.events("warning") == ["no link to the coordinator"]
+        assert lines.fields("no link to the coordinator")["problem"] == "Not a directory"
+        await tasks.end()
+
+    asyncio.run(main())
+
+
 def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_path: Path) -> None:
     """Symptom: anything else at `link` was removed: a file that a typo named, or the socket of a process that runs."""
     path, other = tmp_path / "link", tmp_path / "precious"

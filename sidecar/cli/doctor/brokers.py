@@ -28,3 +28,12 @@ def of_no_broker(f: Facts) -> list[int]:
     """Returns the node ids of sidecars that no broker has, up or down."""
     known = set() if isinstance(f.nodes, Unknown) else {n.node_id for n in f.nodes}
     return sorted({s.node_id for s in f.answered()} - known - set(down(f))) if known else []
+
+
+def of_all_brokers(f: Facts, good: Check) -> Check:
+    """Returns `good`, or UNKNOWN if a broker has not told its settings."""
+    silent = [] if isinstance(f.brokers, Unknown) else [c.why for c in f.brokers.values() if isinstance(c, Unknown)]
+    if not silent:
+        return good
+    finding = f"Not every broker told its settings: {'; '.join(silent)}."
+    return Check(good.name, Status.UNKNOWN, finding, "DESCRIBE_CONFIGS of the cluster is needed.")

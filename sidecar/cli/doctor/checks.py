@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sidecar.cli.doctor.brokers import brokers_up, of_no_broker
+from sidecar.cli.doctor.brokers import brokers_up, of_all_brokers, of_no_broker
 from sidecar.cli.doctor.certificates import certificates
 from sidecar.cli.doctor.groups import rights_of_patterns
 from sidecar.cli.doctor.model import About, Check, Configs, Facts, Node, Status, Topic, Unknown
@@ -102,7 +102,9 @@ def beside_each_broker(f: Facts) -> Check:
     if isinstance(f.nodes, Unknown) or not f.sidecars:
         return Check(name, Status.UNKNOWN, "No sidecar was asked.", ADMINS)
     have = [s.node_id for s in f.answered()]
-    twice = sorted({n for n in have if have.count(n) > 1})
+    roles = [(s.settings.get("role"), s.node_id) for s in f.answered()]
+    halves = [[n for role, n in roles if role != other] for other in ("front", "coordinator")]
+    twice = sorted({n for half in halves for n in half if half.count(n) > 1})
     if twice:
         finding = f"More than one sidecar says that it is beside node {_list(twice)}."
         return Check(name, Status.FAIL, finding, "Give each the node id of its own broker (node_id).")
@@ -233,7 +235,7 @@ def transactions(f: Facts) -> Check:
         return Check(
             name, Status.UNKNOWN, "The brokers' settings are not known.", "DESCRIBE_CONFIGS of the cluster is needed."
         )
-    return Check(name, Status.OK, "It can be written, and brokers remember fences long enough.")
+    return of_all_brokers(f, Check(name, Status.OK, "It can be written, and brokers remember fences long enough."))
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def broker_settings(f: Facts) -> Check:
             "; ".join(weak),
             "Sidecars work with these values. Change the brokers' setting, unless you have chosen it for that effect.",
         )
-    return Check(name, Status.OK, "They go with the sidecars'.")
+    return of_all_brokers(f, Check(name, Status.OK, "They go with the sidecars'."))
 
 
 def same_versions(f: Facts) -> Check:

@@ -145,7 +145,7 @@ class SettingsInForce:
                         values[name] = self._assignors(kind) if own == "assignors" else self._list(kind, name, own)
                         continue
                     text = self._chosen(name, self._own.kinds[kind], own)
-                    values[name] = text == "true" if name in cf.BROKER_OFFLOADS else int(text)
+                    values[name] = cf.truth(text) if name in cf.BROKER_OFFLOADS else int(text)
             self._effective = values
         return self._effective
 

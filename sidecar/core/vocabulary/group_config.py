@@ -185,6 +185,11 @@ def text(value: Value) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
+def truth(given: str) -> bool:
+    """Returns a boolean as Kafka reads it."""
+    return given.strip().lower() == "true"
+
+
 def listed(given: str) -> tuple[str, ...]:
     """Returns the items of a list as Kafka reads it."""
     return tuple(part.strip() for part in given.split(",")) if given.strip() else ()
@@ -204,7 +209,7 @@ def parse(name: str, given: str) -> Value:
     if s.kind == "boolean":
         if value.lower() not in ("true", "false"):
             raise invalid(f"Invalid value {given} for configuration {name}: Expected value to be either true or false")
-        return value.lower() == "true"
+        return truth(value)
     try:
         number = int(value)
     except ValueError:

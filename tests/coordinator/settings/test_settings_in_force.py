@@ -371,6 +371,18 @@ def test_offload_of_the_broker_is_kept_here_as_brokers_do_not_know_it() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("given", "on"), [("TRUE", True), (" true ", True), ("False", False)])
+def test_offload_of_the_broker_is_read_as_kafka_reads_it(given: str, on: bool) -> None:
+    """Symptom: TRUE was accepted, and turned it off."""
+
+    async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
+        front.send(Request(1, change(BROKER_OFFLOAD, given, "1", BROKER)))
+        assert (await front.reply(1)).refused == {}
+        assert config(sidecar).assignor_offload_enable is on
+
+    run(test)
+
+
 def test_a_change_that_cannot_be_written_is_refused() -> None:
     async def test(sidecar: EmbeddedSidecar, front: RecordingFront) -> None:
         sidecar.brokers.faults.fail(Api.PRODUCE, Code.NOT_ENOUGH_REPLICAS, times=10_000)
