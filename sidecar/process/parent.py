@@ -70,7 +70,7 @@ class Lines:
         try:
             os.write(2, text.encode() + b"\n")
         except OSError:
-            """Ignored: the disk of the log is full, or its reader has gone. The workers go on."""
+            return  # the disk of the log is full, or its reader has gone: the workers go on
 
 
 def _json(value: Any) -> str:
@@ -306,7 +306,8 @@ class Parent:
             self._log.warning("the new worker could not start: the old one goes on", cause=_cause(status))
         elif self._stopping or self._decided(worker, status):
             self.current = None
-            self._code = _code(status)
+            unheard = self._stopping and not worker.listened and _code(status) == SIGNALLED + signal.SIGTERM
+            self._code = 0 if unheard else _code(status)  # it still began, and so had nothing to end in order
             self._stop()
         else:
             self.current, self.coming = self.coming, None

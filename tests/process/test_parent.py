@@ -45,6 +45,10 @@ signal.signal(signal.SIGHUP, lambda *_: say("HUP"))
 say(f"began pid={os.getpid()} restarts={restarts} sockets={number} watched={watched}")
 if act.startswith("exit"):
     os._exit(int(act[4:]))
+if act == "begins":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    say("has no handler yet")
+    signal.pause()
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 os.write(says, b"LISTENING=1\\nREADY=1\\n")
@@ -208,6 +212,14 @@ def test_signals_are_passed_on_and_the_workers_code_is_that_of_sidecar_run(tmp_p
         f.process.send_signal(signal.SIGINT)
         assert f.next_line() == (0, "TERM")
         assert f.ends() == 5
+
+
+def test_a_worker_that_is_stopped_before_it_has_a_handler_ends_in_order(tmp_path: Path) -> None:
+    """Symptom: the sidecar ended with code 143, which is a failure to systemd."""
+    with family(tmp_path, "begins") as f:
+        assert [f.next_line(), f.next_line()] == [(0, "began"), (0, "has no handler yet")]
+        f.process.send_signal(signal.SIGTERM)
+        assert f.ends() == 0
 
 
 def test_sighup_waits_until_a_worker_hears_it(monkeypatch: pytest.MonkeyPatch) -> None:
