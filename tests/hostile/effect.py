@@ -241,10 +241,11 @@ class AttackedSidecar:
             self._wait_for_memory(first_mib + max(members_mib) - before.members_mib)
         else:
             effect.others.append("the sidecar ended")
-        last_mib = self.side.rss_mib()
+        # At the same moment: sessions end in `heal`, and the metric no longer has what the RSS has.
+        now_mib, last_mib = _members_mib(self.get("/metrics")) if alive else 0.0, self.side.rss_mib()
         self.heal()
         effect.rss_mib = [first_mib, most, last_mib]
-        effect.members_mib = [before.members_mib, max(members_mib), _members_mib(self.get("/metrics"))]
+        effect.members_mib = [before.members_mib, max(members_mib), now_mib]
         return effect
 
     def _wait_for_memory(self, first_mib: float) -> None:

@@ -40,7 +40,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 @pytest.mark.parametrize(("world", "user", "name"), EACH)
 def test_others_notice_little(attacked: Callable[[str], AttackedSidecar], world: str, user: str, name: str) -> None:
     effect = attacked(world).attacked(name, user, SECONDS)
-    assert not effect.faults(), effect
+    assert not effect.faults(), effect.row()
 
 
 def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str], AttackedSidecar]) -> None:
@@ -48,5 +48,5 @@ def test_whoever_leaves_large_answers_unread_gives_way(attacked: Callable[[str],
     at = attacked("secured")
     before = at.closed("not_read")
     effect = at.attacked("large_answers", "alice", LONGER)
-    assert not effect.faults(), effect
+    assert not effect.faults(), effect.row()
     assert at.closed("not_read") > before
