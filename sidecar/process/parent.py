@@ -307,7 +307,7 @@ class Parent:
         elif self._stopping or self._decided(worker, status):
             self.current = None
             unheard = self._stopping and not worker.listened and _code(status) == SIGNALLED + signal.SIGTERM
-            self._code = 0 if unheard else _code(status)  # it still began, and so had nothing to end in order
+            self._code = 0 if unheard else _code(status)  # it was still starting: there was nothing to end in order
             self._stop()
         else:
             self.current, self.coming = self.coming, None

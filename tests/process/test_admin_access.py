@@ -240,12 +240,9 @@ def test_what_is_no_request_is_answered_and_has_no_line(
     """Symptom: without a token, each of these wrote 10 to 40 lines into the log, which were not of its format."""
 
     async def answer(g: Ground, line: bytes, head: bytes, body: bytes) -> int:
-        reader, writer = await asyncio.open_connection("127.0.0.1", g.port)
         length = b"Content-Length: %d" % len(body)
-        writer.write(b"\r\n".join((line, b"Host: localhost", length, b"Connection: close", head, b"", body)))
-        status = int((await reader.readline()).split()[1])
-        writer.close()
-        return status
+        said = await raw(g, b"\r\n".join((line, b"Host: localhost", length, b"Connection: close", head, b"", body)))
+        return int(said.split()[1])
 
     async def test(g: Ground) -> None:
         for head, body, status in BODIES:

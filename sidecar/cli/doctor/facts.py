@@ -176,7 +176,7 @@ def rights(client: Client, bootstrap: str, principal: str, facts: Facts) -> Righ
     grants = _grants(client, bootstrap)
     if isinstance(grants, Unknown):
         return grants
-    return Rights(True, principal, users, grants, any(c.get(EVERYONE, "").lower() == "true" for c in broker_configs))
+    return Rights(True, principal, users, grants, any(cf.truth(c.get(EVERYONE, "")) for c in broker_configs))
 
 
 def _grants(client: Client, bootstrap: str) -> tuple[Grant, ...] | Unknown:
