@@ -111,8 +111,8 @@ def check_released(member: Member, member_id: str, instance_id: str) -> None:
 
 def check_epoch(member: Member, hb: StreamsHeartbeat) -> None:
     """Accepts the previous epoch, too, if the member still owns everything that it reports: a reply was lost."""
-    owned = hb.owned()
-    reply_lost = owned is not None and contained(owned, member.assigned)
+    lists = [tasks for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks) if tasks is not None]
+    reply_lost = len(lists) == 3 and contained(lists, member.assigned)
     modern.check_epoch(STREAMS, member, hb.member_epoch, reply_lost)
 
 
