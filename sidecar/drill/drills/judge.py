@@ -32,6 +32,7 @@ class Verdict:
     stale_writes: int = 0
     backward_epochs: int = 0
     lost_history: int = 0
+    hung_clients: int = 0
     evidence: list[str] = field(default_factory=list)
 
     @property
@@ -47,6 +48,7 @@ class Verdict:
             "stale_writes": self.stale_writes,
             "backward_epochs": self.backward_epochs,
             "lost_history": self.lost_history,
+            "hung_clients": self.hung_clients,
         }
 
     def add(self, name: str, lines: list[str], source: str) -> None:
