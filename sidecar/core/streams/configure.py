@@ -46,11 +46,14 @@ def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
 
 
 def refresh(turn: Turn, group: StreamsGroup) -> None:
-    """Raises the epoch if topics, readiness or settings require it."""
+    """Raises the epoch if topics, readiness or settings require it, and not while the topology is invalid."""
+    soft: StreamsSoft = turn.soft_of(group.group_id)
     if group.topology is None:
         return
-    configured = configured_now(turn, group)
-    soft: StreamsSoft = turn.soft_of(group.group_id)
+    try:
+        configured = configured_with(group, group.topology, turn.image, soft)
+    except CoordinatorError:
+        return
     why = changed(turn, group, configured)
     if why is not None:
         bump(turn, group, configured, *why)

@@ -170,7 +170,9 @@ class StreamsGroup(ModernGroup[Member]):
         return GroupRecord(self.group_id, **{**kept, **changes}, why=why)
 
     def epoch_record(self, epoch: int, metadata_hash: int, why: str) -> GroupRecord:
-        return self.record(why, epoch=epoch, metadata_hash=metadata_hash)
+        """Returns a record without that hash. As at Kafka, only a heartbeat that is answered takes in changed topics: a
+        removal during which the topology is invalid does not."""
+        return self.record(why, epoch=epoch)
 
     def empty_target_record(self, member_id: str, why: str) -> TargetMemberRecord:
         return TargetMemberRecord(self.group_id, member_id, NO_TASKS, why)
