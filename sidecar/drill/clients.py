@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
 import threading
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ from typing import Any
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.processes import Process
 from sidecar.drill.secured import private
+
+STOPS_WITHIN_S = 15.0
 
 
 @dataclass
@@ -112,10 +115,13 @@ class Client:
                 with self.lock:
                     self.journal.add(event)
 
-    def stop(self) -> None:
-        self.process.stop(timeout_s=15)
+    def stop(self) -> bool:
+        """Return whether it ended in time; else it was killed."""
+        alive = self.process.alive
+        code = self.process.stop(timeout_s=STOPS_WITHIN_S)
         if self._reader is not None:
             self._reader.join(timeout=5)
+        return not (alive and code == -signal.SIGKILL)
 
 
 ASSIGNORS = {

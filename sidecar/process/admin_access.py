@@ -22,7 +22,8 @@ from pathlib import Path
 
 from sidecar.kafka.resolver import is_address
 from sidecar.link.ports import Figures, Logger
-from sidecar.process.sections import AdminAccess, split
+from sidecar.process.sections import AdminAccess
+from sidecar.process.setting_kinds import split
 
 PROBES, METRICS = ("/livez", "/readyz"), "/metrics"
 COOKIE = "sidecar_admin"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import Any
 
 from sidecar.link.ports import Logger
@@ -23,5 +22,4 @@ class RequestLog:
         from aiohttp.web import RequestPayloadError
 
         if exc_info is not None and not isinstance(exc_info, HttpProcessingError | RequestPayloadError):
-            trace = "".join(traceback.format_exception(exc_info))
-            self._log.error("a request at the admin endpoint broke", error=repr(exc_info), trace=trace)
+            self._log.error("a request at the admin endpoint broke", error=repr(exc_info), trace=exc_info)

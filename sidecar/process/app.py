@@ -20,7 +20,7 @@ from sidecar.process.listening import Listener, listen
 from sidecar.process.parts import front_settings, own_cluster
 from sidecar.process.principals import knows_clients
 from sidecar.process.process_metrics import KERNEL, in_slices, set_process_metrics
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import REAL, Environment, Shared
 from sidecar.process.starting import Slices, Starting

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,7 +69,7 @@ from sidecar.process.coordinator_parts import (
 )
 from sidecar.process.parts import managed_by, own_cluster
 from sidecar.process.section import Section
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
 from sidecar.process.sockets import listens_at
@@ -374,8 +373,8 @@ class CoordinatorRunner:
     def _log_end(self, why: Exception, again_ms: int) -> None:
         fields: dict[str, object] = {"problem": str(why), "again_ms": again_ms}
         if isinstance(why, Broken):
-            trace = "".join(traceback.format_exception(why.__cause__))
-            self._app.log.error("a bug has ended the coordinator; it is started again", trace=trace, **fields)
+            cause = why.__cause__
+            self._app.log.error("a bug has ended the coordinator; it is started again", trace=cause, **fields)
         else:
             self._app.log.error("the coordinator has ended and is started again; ports stay open", **fields)
 

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import Any, Protocol
 
 
@@ -42,10 +43,11 @@ and may have 32,767 characters, and lists have an element for each member."""
 
 
 def shortened(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Shortens long values: clients choose the length of ids. Of a trace the end stays, which has the fault."""
+    """Shortens long values: clients choose the length of ids. Of an exception's trace the end stays, which has the
+    fault."""
     for name, value in fields.items():
-        if name == "trace" and isinstance(value, str):
-            fields[name] = value[-TRACE_CHARS:]
+        if isinstance(value, BaseException):
+            fields[name] = "".join(format_exception(value))[-TRACE_CHARS:]
         elif isinstance(value, str) and len(value) > TEXT_CHARS:
             fields[name] = f"{value[:TEXT_CHARS]}... ({len(value)} characters)"
         elif isinstance(value, list | tuple) and len(value) > ELEMENTS:

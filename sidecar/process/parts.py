@@ -13,7 +13,7 @@ from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.credentials import Login
 from sidecar.kafka.security import PLAINTEXT
 from sidecar.process.limits import LimitsSection
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings
 from sidecar.wire.frames import Limits
 

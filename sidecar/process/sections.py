@@ -4,55 +4,12 @@ where values come from."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from sidecar.core.vocabulary.group_patterns import reason_against
 from sidecar.process.section import INT_MAX, Section
-
-
-def address_of(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    try:
-        host.encode("idna")
-    except UnicodeError:  # each resolver call would fail
-        raise ValueError(f"{text!r} has no name of a host: a part of it is empty, or too long") from None
-    return text
-
-
-Address = Annotated[str, AfterValidator(address_of)]
-
-
-def listen_address(text: str) -> str:
-    """Checks a listen address. `:PORT` and `*:PORT` are this port of all addresses, as in Kafka's `listeners`."""
-    address_of(f"*{text}" if text.startswith(":") else text)
-    return text
-
-
-ListenAddress = Annotated[str, AfterValidator(listen_address)]
-
-
-def admin_address(text: str) -> str:
-    """Checks an admin address. PORT alone is a port on this machine."""
-    return listen_address(f"127.0.0.1:{text}" if text.isdigit() else text)
-
-
-AdminAddress = Annotated[str, BeforeValidator(lambda given: admin_address(str(given)))]
-
-
-def split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def compiled(value: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in value:
-        if reason := reason_against(pattern):
-            raise ValueError(f"{pattern!r} is no regular expression: {reason}")
-    return value
+from sidecar.process.setting_kinds import TopicName, compiled
 
 
 class Groups(Section):
@@ -235,9 +192,7 @@ class Classic(Section):
 
 
 class State(Section):
-    topic: str = Field(
-        "__group_state", min_length=1, max_length=249, description="The compacted topic that holds all state."
-    )
+    topic: TopicName = Field("__group_state", description="The compacted topic that holds all state.")
     replicas: int = Field(0, ge=0, description="Of the state topic when it is created; 0: min(3, brokers).")
     min_compaction_lag_ms: int = Field(
         604_800_000,
@@ -247,6 +202,7 @@ class State(Section):
     max_message_bytes: int = Field(
         16_777_216,
         ge=1_048_576,
+        le=INT_MAX,
         description="max.message.bytes of the state topic when it is created. A batch takes half of that at most; a "
         "request that needs a greater record is refused.",
     )
@@ -363,6 +319,8 @@ class OwnershipSection(Section):
         late = [f for f in ("session_timeout_ms", "proof_ms") if getattr(self, f) <= self.heartbeat_ms]
         if late:
             raise ValueError("; ".join(f"{f} {getattr(self, f)} must be greater than heartbeat_ms" for f in late))
+        if self.peer_silence_ms < 2 * self.peer_ping_ms:
+            raise ValueError(f"peer_silence_ms {self.peer_silence_ms} must be at least two times peer_ping_ms")
         return self
 
 

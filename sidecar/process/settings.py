@@ -17,15 +17,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sidecar.process.limits import LimitsSection
 from sidecar.process.section import fits_kafkas_int
 from sidecar.process.sections import (
-    Address,
     AdminAccess,
-    AdminAddress,
     Classic,
     Compat,
     Consumer,
     ExporterSection,
     Groups,
-    ListenAddress,
     LogSection,
     OffsetsSection,
     OwnershipSection,
@@ -33,9 +30,8 @@ from sidecar.process.sections import (
     State,
     Streams,
     TlsSection,
-    address_of,
-    split,
 )
+from sidecar.process.setting_kinds import Address, AdminAddress, ListenAddress, address_of, split
 
 
 class SettingsError(Exception):

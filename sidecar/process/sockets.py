@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.front.bind import bind
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 
 FIRST_FD = 3
 """First descriptor of inherited sockets: SD_LISTEN_FDS_START."""

@@ -8,7 +8,6 @@ process stand alone (`Lasting`): the log names the one that broke, and the ports
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -117,8 +116,7 @@ class Lasting(_Tasks):
 
     def broken(self, name: str, exc: BaseException) -> None:
         self._faults.inc()
-        trace = "".join(traceback.format_exception(exc))
-        self._log.error("a background task broke; ports stay open", task=name, error=repr(exc), trace=trace)
+        self._log.error("a background task broke; ports stay open", task=name, error=repr(exc), trace=exc)
 
     def callback_broke(self, name: str, exc: BaseException) -> None:
         if self.coordination is not None:

@@ -84,6 +84,7 @@ def arrays(cls: Any) -> Iterator[Path]:
             yield from ((name, *rest) for rest in arrays(inner))
 
 
+@cache
 def versions_of(api: int, path: Path) -> list[int]:
     """The versions in which this array is sent."""
     spec, cls = SERVED[api], request_class(api)

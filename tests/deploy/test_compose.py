@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from sidecar.cli.main import app
 from sidecar.drill.local import LocalKafka
 from sidecar.drill.scenario import SIDECAR_ENV
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings, load
 from tests.process.admin_ground import Ground, run
 from tools.deploy_tools import ToolError, load_compose

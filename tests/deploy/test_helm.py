@@ -19,7 +19,8 @@ import yaml
 
 from sidecar.process.admin_access import METRICS
 from sidecar.process.admin_access import PROBES as ADMIN_PROBES
-from sidecar.process.sections import AdminAccess, split
+from sidecar.process.sections import AdminAccess
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings, load
 from tests.deploy.test_compose import pinned
 from tools import deploy_tools

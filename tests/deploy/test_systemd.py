@@ -18,7 +18,7 @@ import yaml
 
 from sidecar.cli.main import app
 from sidecar.process.admin_access import is_loopback
-from sidecar.process.sections import split
+from sidecar.process.setting_kinds import split
 from sidecar.process.settings import Settings, load
 from sidecar.process.sockets import CLIENTS
 

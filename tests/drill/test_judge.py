@@ -137,15 +137,18 @@ def test_a_commit_that_goes_back_within_a_millisecond(tmp_path: Any) -> None:
 def test_what_the_audit_says_counts_from_the_begin_of_the_drill_on() -> None:
     verdict = Verdict()
     judge_audit(audited(5, 15, 15, 16), verdict, since_ms=10)
-    assert (verdict.double_owned, verdict.stale_writes, verdict.backward_epochs) == (2, 3, 3)
+    assert (verdict.double_owned, verdict.stale_writes, verdict.backward_epochs, verdict.lost_history) == (3, 3, 3, 2)
 
 
 def audited(*at_ms: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns tables of an audit with a fault of each kind at these moments, and one second owner that is only possible
-    at the last."""
+    """Returns tables of an audit with a fault of each kind at these moments, one second owner that is only possible at
+    the last, and three state partitions, of which two lack records."""
     owners = [{"ms": ms, "grade": "proven"} for ms in at_ms[:-1]] + [{"ms": at_ms[-1], "grade": "possible"}]
     epochs = [{"from_ms": ms, "went_back": back} for ms in at_ms for back in (True, False)]
-    return {"second_owners": owners, "stale_writes": [{"ms": ms} for ms in at_ms], "rebalances": epochs}
+    counts = [("partition", 0, 0), ("partition", 1, 0), ("partition", 0, 1), ("group", 1, 1)]
+    coverage = [{"scope": scope, "lost": lost, "missing": missing} for scope, lost, missing in counts]
+    writes = [{"ms": ms} for ms in at_ms]
+    return {"second_owners": owners, "stale_writes": writes, "rebalances": epochs, "coverage": coverage}
 
 
 def deletes(drill: Drill, i: int) -> Callable[[Ground], object]:
@@ -177,7 +180,7 @@ def test_a_topic_is_judged_before_it_is_deleted(monkeypatch: pytest.MonkeyPatch,
     deletes(drill, i)(ground)
     assert [call[0] for call in done.mock_calls] == ["audited", "deleted"]
     (found,) = (f for f in drill.findings if f.what == "the audit before the topic is deleted")
-    assert not found.ok and len(found.found) == 5  # type: ignore[arg-type]
+    assert not found.ok and len(found.found) == 8  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,16 @@ def test_the_journals_are_judged_though_nobody_tells_the_offsets(
     with pytest.raises(TimeoutError):
         finish(ground, verdict)
     assert (verdict.lost_records, verdict.backward_commits) == (1, 1)
+
+
+@pytest.mark.parametrize(("on_term", "patience_s", "in_time"), [("SIG_DFL", 60.0, True), ("SIG_IGN", 0.0, False)])
+def test_a_client_that_does_not_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_term: str, patience_s: float, in_time: bool
+) -> None:
+    """Symptom: it was killed, and the drill was green."""
+    waits = f"import signal; signal.signal(15, signal.{on_term}); print('{{', flush=True)\nwhile True: signal.pause()"
+    process = Process("a", [sys.executable, "-c", waits], tmp_path / "a.log", lines=True)
+    client = Client("a", process, tmp_path / "a.events").start()
+    wait_until("its first line", lambda: client.journal.errors != [], 60)
+    monkeypatch.setattr("sidecar.drill.clients.STOPS_WITHIN_S", patience_s)
+    assert client.stop() is in_time and not process.alive

@@ -75,7 +75,10 @@ def read(crowd: Crowd, reader: Reader, socket: MemoryTransport, data: bytes) -> 
     return size
 
 
-ENDLESS = {"small requests": b"".join(group(i) for i in range(4_000)), "one large request": passed(1, 64 * MIB)}
+ENDLESS = {
+    "small requests": lambda: b"".join(group(i) for i in range(4_000)),
+    "one large request": lambda: passed(1, 64 * MIB),
+}
 """Passed in pieces, or handled one by one."""
 
 
@@ -85,7 +88,7 @@ def test_hundreds_who_send_what_they_can_leave_others_their_turn(what: str) -> N
     """Symptom: each had its turn in every iteration of the loop, and a member's heartbeat waited 0.2 s for them all."""
 
     async def main() -> None:
-        crowd, data = Crowd(), ENDLESS[what]
+        crowd, data = Crowd(), ENDLESS[what]()
         clients = [await crowd.client() for _ in range(CROWD)]
         bystander = await crowd.client()
         if what == "one large request":

@@ -208,6 +208,9 @@ def test_a_section_in_the_environment_that_is_none_is_a_fault(given: str, monkey
         ("drain_ms: 1.5", "drain_ms: 1.5 is not a whole number of milliseconds, as 3000"),
         ("node_id: one", "node_id: 'one' is not a whole number"),
         ("state: {fence_spread: half}", "'half' is not a number"),
+        ("state: {topic: state/groups}", "state.topic: 'state/groups' is no topic's name: 1 to 249"),
+        ("state: {max_message_bytes: 2147483648}", "less than or equal to 2147483647"),
+        ("ownership: {peer_ping_ms: 700}", "ownership: peer_silence_ms 1200 must be at least two times peer_ping_ms"),
         ("log: {level: verbose}", "log.level: 'verbose' is not one of debug, info, warning, error"),
     ],
 )

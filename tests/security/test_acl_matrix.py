@@ -36,22 +36,6 @@ from tests.security.matrix_cases import CASES, Case, Question, joining
 
 pytestmark = pytest.mark.tier("all")
 BY_NAME = {c.name: c for c in CASES}
-SAMPLE = frozenset(
-    (
-        "JoinGroup",
-        "Heartbeat",
-        "OffsetCommit of a member",
-        "OffsetFetch",
-        "DescribeGroups",
-        "ListGroups",
-        "DeleteGroups",
-        "ConsumerGroupHeartbeat",
-        "ConsumerGroupDescribe",
-        "TxnOffsetCommit",
-        "IncrementalAlterConfigs",
-    )
-)
-"""The cases that `make test` plays."""
 AT_ONCE = 16
 """Users that ask at the same time."""
 SHOWN = 6
@@ -147,9 +131,7 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
         bench.kafka.stop()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.tier("test")) if n in SAMPLE else n for n in BY_NAME]
-)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_the_owner_is_beside_the_offsets(matrix: Matrix, name: str) -> None:
     matrix.compare(BY_NAME[name], matrix.beside)
 

@@ -522,7 +522,7 @@ class Node:
         if line.level == "error":
             self._broke = str(line.fields.get("error"))
         if self.world.tracer is not None and line.level != "debug":
-            fields = " ".join(f"{k}={v}" for k, v in line.fields.items() if k != "trail")
+            fields = " ".join(f"{k}={v}" for k, v in line.fields.items() if k != "trace")
             self.world.trace(f"sidecar {self.name}: {line.event} {fields}")
 
     def _count(self, c: Count) -> None:

@@ -19,7 +19,7 @@ from tests.whole.many import spread
 from tests.whole.planted import PLANTED, Bug, search
 from tests.whole.run import attempt, play, settled_in
 
-SEEDS, IN_QUICK, IN_ALL = 1_000, 2, 100
+SEEDS, IN_QUICK, IN_TEST, IN_ALL = 1_000, 2, 30, 100
 """A seed costs about a second. More are played by `make sim`, and in the night."""
 LEAST = {
     "events": 10_000,
@@ -49,7 +49,7 @@ SURE = ("events", "answers", "commits", "records")
 
 @pytest.mark.timeout(900)
 def test_many_seeds(seeds: Seeds) -> None:
-    wanted = seeds.of(SEEDS, quick=IN_QUICK, all=IN_ALL)
+    wanted = seeds.of(SEEDS, quick=IN_QUICK, test=IN_TEST, all=IN_ALL)
     results = list(spread(attempt, wanted, 2 if len(wanted) >= MANY else 1))
     bad = [f"python -m tests.whole.run --seed {r.seed}: {r.problem}" for r in results if r.problem]
     assert not bad, "\n".join(bad[:10])

@@ -33,11 +33,22 @@ WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 
 @dataclass
 class _Opened:
-    """A log that has been read. `made`: when it was begun; `batch`: a version of it, and the last batch by then."""
+    """A log that has been read. `made`: when the last entry that was read was made, which tells whether it is the same
+    log still; `batch`: a version of it, and the last batch by then."""
 
     log: DeltaTable
     made: int | None
     batch: tuple[int, int] = (-1, -1)
+
+    def update(self, folder: Folder) -> bool:
+        """Reads what is new. Returns False if the log was made anew, or an entry that was read is gone."""
+        version = self.log.version()
+        if self.made is None or _made(folder, version) != self.made:
+            return False
+        if _made(folder, version + 1) is not None:
+            self.log.update_incremental()
+            self.made = _made(folder, self.log.version())
+        return True
 
     def last(self) -> int:
         """Number of the last batch. The entries are read again to find it, so once for each version."""
@@ -75,13 +86,12 @@ class DeltaTables:
         """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
         and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
-        made, known = _made(folder), self._opened.pop(str(folder), None)
-        if known is not None and made is not None and known.made == made:
-            known.log.update_incremental()
-        elif (log := _open(folder)) is not None:
-            known = _Opened(log, made)
-        else:
-            return None
+        known = self._opened.pop(str(folder), None)
+        if known is None or not known.update(folder):
+            log = _open(folder)
+            if log is None:
+                return None
+            known = _Opened(log, _made(folder, log.version()))
         self._opened[str(folder)] = known
         return known
 
@@ -217,13 +227,14 @@ def _infos(log: DeltaTable) -> list[FileInfo]:
     return infos
 
 
-def _made(folder: Folder) -> int | None:
-    """Returns when the table's log was begun; None if its first entry cannot be read."""
+def _made(folder: Folder, version: int) -> int | None:
+    """Returns when this entry of the log was made, in ns; None if it is not there. In an object store it is always 0:
+    asking for an entry takes as long as reading what is new."""
     if isinstance(folder, ObjectFolder):
         return 0
     try:
-        return (Path(folder) / "_delta_log" / f"{0:020d}.json").stat().st_mtime_ns
-    except OSError:  # the error is raised when the table is opened
+        return (Path(folder) / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
+    except OSError:  # another error than a missing entry is raised when the table is opened
         return None
 
 

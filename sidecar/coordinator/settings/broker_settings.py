@@ -73,7 +73,7 @@ class BrokerSettings:
         self._managed = managed
         self._log = log
         self._values: dict[str, tuple[str, int]] = {}
-        self._refused = ""
+        self._refused = self._refused_list = ""
         self._refused_groups: dict[str, int] = {}
         self._answers: dict[bytes, tuple[Own, dict[str, int]]] = {}
         """The last answers on groups, and what they say: the same bytes are not read again."""
@@ -114,6 +114,7 @@ class BrokerSettings:
                 self._log.warning("the broker does not tell its settings; the sidecar's own apply", error=text)
             self.known.set()
             return False
+        self._refused = ""
         values = {c.name: (c.value, c.config_source) for c in result.configs if c.value is not None}
         self.levels = {c.name: _set_there(c) for c in result.configs}
         had = self.authorizer
@@ -135,12 +136,13 @@ class BrokerSettings:
         except WireError:
             return {}  # a broker that has no settings of groups
         if listed.error_code != Code.NONE:
-            if self._refused != (text := f"ListConfigResources: {name_of(listed.error_code)}"):
-                self._refused = text
+            if self._refused_list != (text := name_of(listed.error_code)):
+                self._refused_list = text
                 self._log.warning(
                     "the broker does not tell which groups have settings; the former ones go on", error=text
                 )
             return self.groups
+        self._refused_list = ""
         wanted = [r.resource_name for r in listed.config_resources if self._managed(r.resource_name)]
         own: Own = {}
         refused: dict[str, int] = {}

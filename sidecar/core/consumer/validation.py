@@ -65,4 +65,4 @@ def check_member_epoch(member: Member, received: int, owned: Partitions | None) 
 
 
 def _subset(owned: Partitions, assigned: Epochs) -> bool:
-    return all(p in assigned.get(topic, {}) for topic, partitions in owned.items() for p in partitions)
+    return all(topic in assigned and assigned[topic].keys() >= {*partitions} for topic, partitions in owned.items())

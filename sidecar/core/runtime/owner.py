@@ -35,7 +35,6 @@ log.
 from __future__ import annotations
 
 from collections.abc import Callable
-from traceback import format_exception
 
 from sidecar.core.runtime.commands import Append, Command, Occupied, Void, Work
 from sidecar.core.runtime.deferred_replies import DeferredReplies
@@ -126,8 +125,7 @@ class Owner:
 
     def _broken(self, exc: Exception, now: Now) -> None:
         """Drops the state after a bug or a contradiction in it: memory cannot be trusted any more, the log can."""
-        trail = "".join(format_exception(exc)[-3:])
-        fields = {"partition": self.partition, "error": repr(exc), "trail": trail}
+        fields = {"partition": self.partition, "error": repr(exc), "trace": exc}
         self._out.append(Count("invariant_violations"))
         self._out.append(Log("a turn broke; the partition is rebuilt from the log", fields, "error"))
         if self.shard is not None:

@@ -87,12 +87,14 @@ def overlap(owned: Tasks, pending: AssignedTasks) -> bool:
     )
 
 
-def contained(owned: Tasks, assigned: AssignedTasks) -> bool:
-    """Whether every task that the member owns is assigned to it, in the same role."""
-    roles = ((owned.active, assigned.active), (owned.standby, assigned.standby), (owned.warmup, assigned.warmup))
-    return all(
-        frozenset(given.get(s, ())).issuperset(partitions) for own, given in roles for s, partitions in own.items()
-    )
+def contained(lists: Iterable[Iterable[TaskIds]], assigned: AssignedTasks) -> bool:
+    """Whether every task that the member reports (a list for each role) is assigned to it in this role. A subtopology
+    of which it has no task is none of its own, even if the list names no partition of it."""
+    for owned, table in zip(lists, (assigned.active, assigned.standby, assigned.warmup), strict=True):
+        given = {s: frozenset(partitions) for s, partitions in table.items()}
+        if not all(s in given and given[s].issuperset(partitions) for s, partitions in owned):
+            return False
+    return True
 
 
 Holding = dict[str, dict[int, dict[str, str]]]

@@ -6,7 +6,6 @@ messages. The functions stand in the order in which they are called.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,12 @@ from sidecar.core.streams.events import JOIN_EPOCH, StreamsHeartbeat
 from sidecar.core.streams.tasks import TaskIds, contained
 from sidecar.core.streams.topology import Topology, check_topology, invalid
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
-from sidecar.core.vocabulary.internal_topics import INTERNAL_TOPICS
+from sidecar.core.vocabulary.internal_topics import INTERNAL_TOPICS, TOPIC_NAME
 
 if TYPE_CHECKING:
     from sidecar.core.streams.group import Member, StreamsGroup
     from sidecar.core.streams.partitions import ConfiguredTopology
 
-TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 NO_TIMEOUT = -1
 
 
@@ -113,8 +111,8 @@ def check_released(member: Member, member_id: str, instance_id: str) -> None:
 
 def check_epoch(member: Member, hb: StreamsHeartbeat) -> None:
     """Accepts the previous epoch, too, if the member still owns everything that it reports: a reply was lost."""
-    owned = hb.owned()
-    reply_lost = owned is not None and contained(owned, member.assigned)
+    lists = [tasks for tasks in (hb.active_tasks, hb.standby_tasks, hb.warmup_tasks) if tasks is not None]
+    reply_lost = len(lists) == 3 and contained(lists, member.assigned)
     modern.check_epoch(STREAMS, member, hb.member_epoch, reply_lost)
 
 

@@ -265,10 +265,9 @@ class Ground:
         return next(n for n in self.kafka.nodes if n.node_id == leader)
 
     # ---- end ----------------------------------------------------------------------------------------------
-    def strike(self) -> None:
-        """End the clients of this drill in order; the cluster stays."""
-        for c in self.clients:
-            c.stop()
+    def strike(self) -> list[str]:
+        """End the clients of this drill in order; the cluster stays. Return the names of those that were killed."""
+        hung = [c.name for c in self.clients if not c.stop()]
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
@@ -276,6 +275,7 @@ class Ground:
             group.close()
         if self.crew is not None:
             self.crew.stop()
+        return hung
 
     def abandon(self) -> None:
         """End everything at once."""

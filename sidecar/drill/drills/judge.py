@@ -18,6 +18,7 @@ from sidecar.drill.lake import audited, rows
 from sidecar.drill.local import LocalKafka
 
 SHOWN = 8
+TABLES = ("second_owners", "stale_writes", "rebalances", "coverage", "unreadable")
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Verdict:
     double_owned: int = 0
     stale_writes: int = 0
     backward_epochs: int = 0
+    lost_history: int = 0
+    hung_clients: int = 0
     evidence: list[str] = field(default_factory=list)
 
     @property
@@ -44,6 +47,8 @@ class Verdict:
             "double_owned": self.double_owned,
             "stale_writes": self.stale_writes,
             "backward_epochs": self.backward_epochs,
+            "lost_history": self.lost_history,
+            "hung_clients": self.hung_clients,
         }
 
     def add(self, name: str, lines: list[str], source: str) -> None:
@@ -84,11 +89,12 @@ def judge_journals(c: GroupUnderTest, verdict: Verdict) -> None:
 
 def judge_audit(tables: Mapping[str, list[dict[str, Any]]], verdict: Verdict, since_ms: int) -> None:
     """Add the audit's findings; those before `since_ms` belong to another drill."""
-    proven = [o for o in tables["second_owners"] if o["grade"] == "proven" and o["ms"] >= since_ms]
-    verdict.add("double_owned", [_line(o) for o in proven], "audit")
+    verdict.add("double_owned", [_line(o) for o in tables["second_owners"] if o["ms"] >= since_ms], "audit")
     verdict.add("stale_writes", [_line(w) for w in tables["stale_writes"] if w["ms"] >= since_ms], "audit")
     back = [r for r in tables["rebalances"] if r["went_back"] and r["from_ms"] >= since_ms]
     verdict.add("backward_epochs", [_line(r) for r in back], "audit")
+    lacking = [r for r in tables["coverage"] if r["scope"] == "partition" and (r["lost"] or r["missing"])]
+    verdict.add("lost_history", [_line(r) for r in lacking], "audit")  # nothing compacts the topic during a drill
 
 
 def find_before_deletion(drill: Drill, ground: Ground) -> None:
@@ -104,10 +110,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def audit(kafka: LocalKafka, unknown: Collection[str] = ()) -> dict[str, list[dict[str, Any]]]:
-    """Bring the lake of this cluster up to date; return its tables with faults, by name. Raises AuditError if the topic
-    or a record in it cannot be read, except for records of the kinds `unknown`."""
+    """Bring the lake of this cluster up to date; return the tables that are judged, by name. Raises AuditError if the
+    topic or a record in it cannot be read, except for records of the kinds `unknown`."""
     lake = audited(kafka.internal, kafka.folder / "lake", kafka.command_config)
-    faults = {name: rows(lake, name) for name in ("second_owners", "stale_writes", "rebalances", "unreadable")}
-    if lost := [r for r in faults["unreadable"] if r["kind"] not in unknown]:
+    tables = {name: rows(lake, name) for name in TABLES}
+    if lost := [r for r in tables["unreadable"] if r["kind"] not in unknown]:
         raise AuditError(f"{len(lost)} records cannot be read: {_line(lost[0])}")
-    return faults
+    return tables

@@ -145,7 +145,7 @@ def finish(ground: Ground, verdict: Verdict) -> None:
             for title, lines in commits_now(ground).items():
                 verdict.add("lost_commits", lines, f"at the end, {title}")
         finally:
-            ground.strike()
+            verdict.add("hung_clients", ground.strike(), "at the end")
             for c in ground.under_test:
                 judge_group(c, producer.ends, verdict)
         if any(n.sidecar is not None for n in ground.kafka.nodes):  # else the drill has audited before the topic went

@@ -46,6 +46,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lake]:
     return made | {name: filled(base / name) for name in ODD}
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize("name", ODD)
 def test_questions_and_views_read_the_lake_itself(lakes: dict[str, Lake], name: str) -> None:
     lake = lakes[name]

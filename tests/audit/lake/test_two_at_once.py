@@ -23,7 +23,7 @@ from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.without_spark import SPARK
 
-pytestmark = pytest.mark.usefixtures("without_spark")
+pytestmark = [pytest.mark.usefixtures("without_spark"), pytest.mark.tier("all")]
 _, ENTRIES = played(3, 40)
 HALF = len(ENTRIES) // 2
 
@@ -77,7 +77,7 @@ def test_a_second_first_run_leaves_the_files_of_the_first(
     assert gold_of(filled.lake) == gold_of(whole.lake)
 
 
-@pytest.mark.parametrize("writes", [pytest.param(0, marks=pytest.mark.tier("all")), 1])
+@pytest.mark.parametrize("writes", [0, 1])
 def test_no_batch_is_forgotten_by_two_that_maintain_at_once(
     writes: int, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,9 +105,7 @@ def test_no_batch_is_forgotten_by_two_that_maintain_at_once(
     assert len(filled.lake.packed) == 1
 
 
-@pytest.mark.parametrize(
-    "layer", ["silver", *(pytest.param(x, marks=pytest.mark.tier("all")) for x in ("bronze", "gold"))]
-)
+@pytest.mark.parametrize("layer", ["silver", "bronze", "gold"])
 def test_a_table_that_another_program_compacts_before_a_batch_is_at_an_end(
     layer: str, filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

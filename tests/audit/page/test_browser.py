@@ -8,7 +8,7 @@ import pytest
 
 from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Open, axis, group, press, settled
 
-pytestmark = NEEDS_BROWSER
+pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 
 
 @pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark", "light"), strict=True)))

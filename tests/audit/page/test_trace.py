@@ -8,11 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sidecar.audit.page import build, view
 from tests.audit.page.looking import NEEDS_BROWSER, Open, group
 from tests.audit.page.rows import BEGIN, covered, row, tables
 
-pytestmark = NEEDS_BROWSER
+pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 Events = list[dict[str, Any]]
 
 

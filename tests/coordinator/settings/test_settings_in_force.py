@@ -135,6 +135,10 @@ def test_a_broker_that_keeps_its_settings_to_itself_is_not_waited_for() -> None:
         told = "the broker does not tell its settings; the sidecar's own apply"
         assert sidecar.lines.events("warning") == [told], "and this is said once"
         assert sidecar.configs.broker.authorizer, "until the broker says that it has none"
+        await sidecar.configs.refresh(sidecar.cluster)
+        sidecar.brokers.faults.fail(Api.DESCRIBE_CONFIGS, Code.CLUSTER_AUTHORIZATION_FAILED)
+        await sidecar.configs.refresh(sidecar.cluster)
+        assert sidecar.lines.events("warning") == [told] * 2, "a refusal after an answer is news"
 
     before(test)
 
@@ -282,6 +286,10 @@ def test_settings_of_groups_go_on_while_the_broker_does_not_list_them() -> None:
         assert config(sidecar).heartbeat_interval_ms == 6_000
         told = "the broker does not tell which groups have settings; the former ones go on"
         assert sidecar.lines.events("warning") == [told]
+        await sidecar.configs.refresh(sidecar.cluster)
+        sidecar.brokers.faults.fail(Api.LIST_CONFIG_RESOURCES, Code.CLUSTER_AUTHORIZATION_FAILED)
+        await sidecar.configs.refresh(sidecar.cluster)
+        assert sidecar.lines.events("warning") == [told] * 2, "a refusal after an answer is news"
 
     run(test)
 

@@ -25,6 +25,8 @@ def test_whoever_missed_the_answer_with_its_new_epoch_may_say_the_former_one_onc
         again = world.send(ConsumerHeartbeat("g", "a", told, owned=owned))
         assert (again.code, again.member_epoch) == (Code.NONE, told + 1)
         assert world.send(ConsumerHeartbeat("g", "a", told - 1, owned=owned)).code == Code.FENCED_MEMBER_EPOCH
+        without_any = {**owned, topic(2, "u", 1).id: ()}
+        assert world.send(ConsumerHeartbeat("g", "a", told, owned=without_any)).code == Code.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,9 @@ def test_epochs_are_refused_alike(oracle: Oracle, seeds: Seeds) -> None:
         kept, epoch = member.assigned.without_epochs(), max(0, member.member_epoch - rng.randint(-1, 2))
         parts = (kept.active, kept.standby, kept.warmup)
         lists: list[tuple[TaskIds, ...] | None] = [tuple(part.items()) for part in parts]
-        lists[rng.randrange(3)] = rng.choice((None, (), lists[0], (("0", (0, 1)), ("2", (3,)))))
+        lists[rng.randrange(3)] = rng.choice(
+            (None, (), lists[0], (*(lists[0] or ()), ("2", ())), (("0", (0, 1)), ("2", (3,))))
+        )
         hb = joining(None, member_epoch=epoch, active_tasks=lists[0], standby_tasks=lists[1], warmup_tasks=lists[2])
         said = oracle.ask({"op": "epoch", "member": member_question(member), "request": request(hb)})
         try:

@@ -84,7 +84,8 @@ def test_the_previous_epoch_is_accepted_with_all_lists() -> None:
     member = group.members["a"]
     lists = {"active_tasks": (("0", (0,)),), "standby_tasks": (), "warmup_tasks": ()}
     check_epoch(member, beat("a", 3, **lists))
-    for hb in (beat("a", 3), beat("a", 4, **lists), beat("a", 3, **{**lists, "active_tasks": (("0", (1,)),)})):
+    others = [{**lists, "active_tasks": (("0", (0,)), task)} for task in (("0", (1,)), ("2", ()))]
+    for hb in (beat("a", 3), beat("a", 4, **lists), *(beat("a", 3, **other) for other in others)):
         code, text = refusal(lambda hb=hb: check_epoch(member, hb))  # type: ignore[misc]
         assert code == Code.FENCED_MEMBER_EPOCH and text == (
             f"The streams group member has a smaller member epoch ({hb.member_epoch}) than the one known by the group "
