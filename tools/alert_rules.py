@@ -24,7 +24,8 @@ Series = dict[str, str]
 class Alert:
     """`held`: for how long the expression must be true. `labels`: of the alert that `fires` brings about. `silent`: as
     near to the bound as may be. `by`: when it fires at the latest, where its fault is there from the start. `absent`:
-    series that are there when those of the expression are not, which counts as the worst, and the alert's labels then.
+    series that are there when those of the expression are not, which counts as the worst, and the alert's labels then;
+    so it is with targets that Prometheus looks for no more.
 
     What all sidecars see of one cause is one alert of the cluster; what is a sidecar's own is one of each."""
 
@@ -38,7 +39,7 @@ class Alert:
     labels: dict[str, str] = field(default_factory=dict)
     at: str = "30m"
     by: str = ""
-    absent: tuple[Series, dict[str, str]] | None = None
+    absent: tuple[tuple[Series, dict[str, str]], ...] = ()
 
 
 RECORDED = {
@@ -112,17 +113,25 @@ FLEET = [
         {f"up{{{JOB},{A}}}": "0x200"},
         {f"up{{{JOB},{A}}}": "1x200"},
         {"job": "kafka-group-sidecar", **ON_A},
-        absent=({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar"}),
+        absent=(({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar"}),),
     ),
     Alert(
         "SidecarGone",
-        f"count by (cluster) (up{{{JOB}}}) < count by (cluster) (up{{{JOB}}} offset 1h)",
+        f"(count by (cluster) (up{{{JOB}}}) or 0 * count by (cluster) (up{{{JOB}}} offset 1h))"
+        f" < count by (cluster) (up{{{JOB}}} offset 1h)",
         "5m",
         "warning",
         "Prometheus has fewer sidecars than an hour ago.",
         {f"up{{{JOB},{A}}}": "1x400", f"up{{{JOB},{B}}}": "1x250 stale"},
         {f"up{{{JOB},{A}}}": "1x400", f"up{{{JOB},{B}}}": "1x400"},
         at="70m",
+        # All of one cluster are gone, and there is another cluster: SidecarDown does not see it.
+        absent=(
+            (
+                {f'up{{{JOB},{A},cluster="one"}}': "1x250 stale", f'up{{{JOB},{A},cluster="two"}}': "1x400"},
+                {"cluster": "one"},
+            ),
+        ),
     ),
     Alert(
         "SidecarNotReady",
@@ -133,7 +142,7 @@ FLEET = [
         {f"sidecar_ready{{{A}}}": "0x200"},
         {f"sidecar_ready{{{A}}}": "1x200", f"up{{{JOB},{A}}}": "1x200"},
         ON_A,
-        absent=({f"up{{{JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar", **ON_A}),
+        absent=(({f"up{{{JOB},{A}}}": "1x200"}, {"job": "kafka-group-sidecar", **ON_A}),),
     ),
     Alert(
         "SidecarPartitionWithoutOwner",
@@ -144,7 +153,7 @@ FLEET = [
         "Partitions of the state topic are served by no sidecar: their groups have no coordinator.",
         {f'{OWNED}{{{i},partition="{p}"}}': "0x200" for i in (A, B) for p in (7, 8)},
         {f'{OWNED}{{{A},partition="7"}}': "0x200", f'{OWNED}{{{B},partition="7"}}': "1x200"},
-        absent=({f"sidecar_ready{{{i}}}": "0x200" for i in (A, B)}, {}),
+        absent=(({f"sidecar_ready{{{i}}}": "0x200" for i in (A, B)}, {}),),
     ),
     Alert(
         "SidecarPartitionWithTwoOwners",
@@ -373,18 +382,30 @@ AUDIT = [
     Alert(
         "AuditFails",
         f"group_state_audit_up == 0 or up{{{AUDIT_JOB}}} == 0"
-        f" or (up{{{AUDIT_JOB}}} == 1 unless on (cluster, instance) group_state_audit_up)",
+        f" or (up{{{AUDIT_JOB}}} == 1 unless on (cluster, instance) group_state_audit_up)"
+        f" or (up{{{AUDIT_JOB}}} offset 1h unless on (cluster) up{{{AUDIT_JOB}}})",
         "10m",
         "warning",
         "The audit does not run, or its last batches failed.",
         # The audit dies with each batch, and is started again each time.
         {
-            f"group_state_audit_up{{{AUDIT_JOB},{A}}}": " ".join(["0 _"] * 100),
-            f"up{{{AUDIT_JOB},{A}}}": " ".join(["1 0"] * 100),
+            f"group_state_audit_up{{{AUDIT_JOB},{A}}}": " ".join(["0 _"] * 200),
+            f"up{{{AUDIT_JOB},{A}}}": " ".join(["1 0"] * 200),
         },
-        {f"group_state_audit_up{{{AUDIT_JOB},{A}}}": "1x200", f"up{{{AUDIT_JOB},{A}}}": "1x200"},
+        {f"group_state_audit_up{{{AUDIT_JOB},{A}}}": "1x400", f"up{{{AUDIT_JOB},{A}}}": "1x400"},
         {"job": "group-state-audit", **ON_A},
-        absent=({f"up{{{AUDIT_JOB},{A}}}": "1x200"}, {"job": "group-state-audit", **ON_A}),
+        at="80m",
+        absent=(
+            ({f"up{{{AUDIT_JOB},{A}}}": "1x400"}, {"job": "group-state-audit", **ON_A}),
+            (
+                {
+                    f"{name}{{{AUDIT_JOB},{i}}}": values
+                    for name in ("up", "group_state_audit_up")
+                    for i, values in ((A, "1x200 stale"), (f'{B},cluster="two"', "1x400"))
+                },
+                {"job": "group-state-audit", **ON_A},
+            ),
+        ),
     ),
     above(
         "AuditLostRecords",

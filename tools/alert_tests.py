@@ -13,8 +13,7 @@ def tests() -> str:
     cases = []
     for a in ALERTS:
         cases.append(_case(a, "fires", a.fires, {at: [_fired(a)] for at in (a.by, a.at) if at}))
-        if a.absent is not None:
-            series, labels = a.absent
+        for series, labels in a.absent:
             cases.append(_case(a, "fires without its series", series, {a.at: [_fired(replace(a, labels=labels))]}))
         cases.append(_case(a, "is silent", a.silent, {a.at: []}))
         if a.held != "0s":

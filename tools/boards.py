@@ -6,9 +6,10 @@ Every query has data where sidecars run and clients work; those that only faults
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
-from tools.grafana import RATE, WIDE, Board, G, I, Panel, as_json, each, number, quantiles, rate
+from tools.grafana import RATE, WIDE, Board, G, I, Panel, as_json, each, number, of_cluster, quantiles, rate
 
 FOLDER = Path("deploy/grafana/dashboards")
 
@@ -399,7 +400,7 @@ def queries() -> list[tuple[str, str]]:
         for row in board.rows.values():
             for panel in row:
                 for expr, _ in panel.queries:
-                    query = expr.replace("$instance", ".*").replace("$group", ".*")
+                    query = re.sub(r"\$(cluster|instance|group)\b", ".*", of_cluster(expr))
                     found.append((f"{board.title}: {panel.title}", query))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,9 @@ I = '{instance=~"$instance"}'  # noqa: E741
 G = '{consumergroup=~"$group"}'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDE = 24
+METRIC = re.compile(r"(?<![\w:])((?:sidecar|group_state_audit|kafka|process)_\w+|up|ALERTS)\b(?:\{([^}]*)\})?")
+CLUSTERS = ("cluster", 'label_values(up{job="kafka-group-sidecar"}, cluster)')
+"""Every board's first variable. Targets without the label belong to no cluster: `All` shows them."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,11 @@ class Board:
     rows: dict[str, tuple[Panel, ...]]
     variables: tuple[tuple[str, str], ...]
     """Name, and the query for its values."""
+
+
+def of_cluster(expr: str) -> str:
+    """Returns the query for the chosen clusters only."""
+    return METRIC.sub(lambda m: f'{m[1]}{{{m[2] + "," if m[2] else ""}cluster=~"$cluster"}}', expr)
 
 
 def number(title: str, about: str, expr: str, unit: str = "short") -> Panel:
@@ -57,6 +66,7 @@ def each(metric: str, select: str = I) -> tuple[tuple[str, str], ...]:
 
 
 def as_json(board: Board) -> dict[str, Any]:
+    variables = [(name, of_cluster(query)) for name, query in board.variables]
     panels: list[dict[str, Any]] = []
     y = 0
     for title, row in board.rows.items():
@@ -88,7 +98,7 @@ def as_json(board: Board) -> dict[str, Any]:
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
         "timezone": "browser",
-        "templating": {"list": [_source(), *(_variable(*v) for v in board.variables)]},
+        "templating": {"list": [_source(), *(_variable(*v) for v in (CLUSTERS, *variables))]},
         "panels": panels,
     }
 
@@ -103,7 +113,7 @@ def _panel(p: Panel) -> dict[str, Any]:
         {
             "refId": chr(ord("A") + i),
             "datasource": SOURCE,
-            "expr": expr,
+            "expr": of_cluster(expr),
             "legendFormat": legend,
             **(
                 {"instant": True, "format": "table"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, ProcessCollector
 
@@ -36,9 +37,9 @@ Only managed groups are there, and only partitions with a committed offset. `sid
 
 [`exporter.*`](settings.md#exporter) sets what is exported. Above `exporter.series`, the rows that stand first here are kept, and within a name the first by label.
 """
-PYTHON = """## Process
+PYTHON = """## Process, as every Prometheus client has it
 
-As every Prometheus client has them: {names}.
+{names}.
 """
 AUDIT = """## Audit
 
@@ -59,12 +60,12 @@ def page() -> str:
     parts.append(_list(_background()))
     parts.append(EXPORTER)
     parts.append(_list([(name, "gauge", ", ".join(labels), "", "") for name, (_, labels) in FAMILIES.items()]))
-    parts.append(PYTHON.format(names=", ".join(f"`{f.name}`" for f in _process())))
+    parts.append(PYTHON.format(names=", ".join(f"`{_series(f)}`" for f in _process())))
     parts.append(AUDIT)
     lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
     seen = {name for name, *_ in lags}
     families = [f for f in continuous.Metrics().registry.collect() if f.name not in seen]
-    parts.append(_list([*lags, *((f.name, f.type, "", f.documentation, "") for f in families)]))
+    parts.append(_list([*lags, *((_series(f), f.type, "", f.documentation, "") for f in families)]))
     return "\n".join(parts)
 
 
@@ -76,8 +77,12 @@ def names() -> set[str]:
             name = _called(m)
             found |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if _type(m) == "histogram" else {name}
     registry = continuous.Metrics().registry
-    found |= {f.name + ("_total" if f.type == "counter" else "") for f in [*_process(), *registry.collect()]}
+    found |= {_series(f) for f in [*_process(), *registry.collect()]}
     return found
+
+
+def _series(family: Any) -> str:
+    return f"{family.name}_total" if family.type == "counter" else str(family.name)
 
 
 def _process() -> list:  # type: ignore[type-arg]

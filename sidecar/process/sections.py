@@ -85,7 +85,7 @@ class Epochs(Section):
 
 
 class Consumer(Epochs):
-    """Kafka's group.consumer.*; docs/reference/behaviour.md, section 7."""
+    """Kafka's group.consumer.*; docs/reference/behaviour.md."""
 
     max_size: int = Field(INT_MAX, ge=1, description="Members of a group.")
     assignors: tuple[str, ...] = Field(
@@ -122,7 +122,7 @@ class Consumer(Epochs):
 
 
 class Share(Epochs):
-    """Kafka's group.share.*, for `groups.kinds` with share; docs/reference/behaviour.md, section 7. What the leader of
+    """Kafka's group.share.*, for `groups.kinds` with share; docs/reference/behaviour.md. What the leader of
     a partition reads, such as group.share.record.lock.duration.ms, is the broker's."""
 
     max_size: int = Field(200, ge=1, le=1_000, description="Members of a group.")
@@ -135,7 +135,7 @@ class Share(Epochs):
 
 
 class Streams(Epochs):
-    """Kafka's group.streams.*, for `groups.kinds` with streams; docs/reference/behaviour.md, section 7."""
+    """Kafka's group.streams.*, for `groups.kinds` with streams; docs/reference/behaviour.md."""
 
     initial_rebalance_delay_ms: int = Field(
         3_000, ge=0, description="The first assignment of an empty group waits so long for more members."
@@ -171,7 +171,7 @@ class Streams(Epochs):
 
 
 class Classic(Section):
-    """Kafka's settings of classic groups; docs/reference/behaviour.md, section 7."""
+    """Kafka's settings of classic groups; docs/reference/behaviour.md."""
 
     min_session_timeout_ms: int = Field(6_000, ge=1, description="Kafka's group.min.session.timeout.ms.")
     max_session_timeout_ms: int = Field(1_800_000, ge=1, description="Kafka's group.max.session.timeout.ms.")

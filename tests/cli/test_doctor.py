@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -25,6 +26,7 @@ from sidecar.cli.doctor.rights import Need, missing, needed_operations
 from sidecar.core.vocabulary.internal_topics import OFFSETS, TRANSACTIONS
 from sidecar.process.rights import Scope, commands, rights_of
 from tests.cli.test_groups import ended
+from tests.docs.test_pages import fault
 
 STATE, OWNERS = "__group_state", "__group_state_owners"
 WHY = Unknown("not told")
@@ -556,6 +558,14 @@ def test_the_remedy_is_the_setting_that_is_wrong() -> None:
 def test_no_remedy_needs_a_checkout() -> None:
     checked = [check(facts) for check, facts, _, _ in CASES]
     assert [x for x in checked if ".md" in x.remedy or "..." in x.remedy] == []
+
+
+def test_a_remedy_that_is_a_command_is_one_of_this_program() -> None:
+    """Symptom: for patterns that differ the doctor named kafka-configs, which drops every bracket of a pattern."""
+    remedies = [check(facts).remedy for check, facts, _, _ in CASES]
+    told = [words for remedy in remedies for words in re.findall(r"sidecar groups [a-z]+(?: --?\w[\w-]* \S+)*", remedy)]
+    assert told and [x for words in told if (x := fault(words.split()[1:]))] == []
+    assert [x for x in remedies if "kafka-configs" in x and "sidecar." in x] == []
 
 
 def test_what_brokers_refuse_stands_first_with_when_and_what_to_do() -> None:

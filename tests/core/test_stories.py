@@ -373,7 +373,9 @@ def test_each_sentence_of_the_kips_has_a_story_that_quotes_it(said: str, where: 
     told = {p.stem.partition("_")[0]: p for p in STORIES}
     quoted = said.startswith('"')
     for place in where:
-        assert place in told or (ROOT / place).exists(), place
+        path, _, name = place.partition("::")
+        assert place in told or (ROOT / path).exists(), place
+        assert not name or f"def {name}(" in (ROOT / path).read_text(), place
         if quoted and place in told:
             assert said.strip('"') in comments(told[place]), f"{told[place].name} does not say it"
     if later:

@@ -294,7 +294,8 @@ def test_selectors_find_the_pods_and_ports_that_there_are() -> None:
         assert kinds[kind]["spec"]["selector"]["matchLabels"].items() <= labels
     assert {e["port"] for e in kinds["PodMonitor"]["spec"]["podMetricsEndpoints"]} <= set(ports)
     scraped = kinds["PodMonitor"]["spec"]["podMetricsEndpoints"][0]
-    assert scraped["relabelings"] == [{"targetLabel": "job", "replacement": "kafka-group-sidecar"}]
+    given = {"job": "kafka-group-sidecar", "cluster": "kafka/k"}
+    assert {r["targetLabel"]: r["replacement"] for r in scraped["relabelings"]} == given
     policy = kinds["NetworkPolicy"]["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= labels
     rules = {tuple(p["port"] for p in rule["ports"]): rule["from"] for rule in policy["ingress"]}

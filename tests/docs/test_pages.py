@@ -21,10 +21,12 @@ from sidecar.cli.main import app
 from sidecar.drill.drills.names import BOTH, NAMES
 from sidecar.process.limits import LimitsSection
 from sidecar.process.settings import Settings
+from tests.matrix import report
 from tools import metrics_table, settings_table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("start", "operations", "drills", "procedures", "versions", "deploy", "runbook", "security", "audit")
+PAGES = sorted(file.stem for file in (ROOT / "docs").rglob("*.md") if file.stem not in ("behaviour", "audit-tables"))
+"""All but those on Kafka's own names and on columns."""
 LINKED = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
 NO_COMMANDS = {"elsewhere"}
 """`sidecar elsewhere` is a column of a drill's table."""
@@ -48,8 +50,18 @@ OF_KAFKA = {
     "offsets.retention.minutes",
     "offsets.retention.check.interval.ms",
     "offsets.topic.num.partitions",
+    "offsets.load.buffer.size",
+    "share.version",
+    "streams.version",
 }
-"""Settings of Kafka's that begin as a section of ours does."""
+"""Settings and features of Kafka's that begin as a section of ours does."""
+SOURCES = (".py", ".js", ".html", ".yml", ".yaml", ".sh")
+TOOLS = {
+    *("sidecar", "make", "python", "systemctl", "systemd-analyze", "docker", "kind", "kubectl", "uv", "moving_rounds"),
+    *("backward", "kafka"),
+}
+"""First words of commands, and of rows and columns of the drills' tables."""
+UNIT_MS = {"ms": 1, "s": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 UNITS = "kafka-group-sidecar.socket kafka-group-sidecar.service"
 
 
@@ -100,13 +112,13 @@ def fault(words: list[str]) -> str | None:
         if name not in command.commands:
             return f"no command {name}"
         command = command.commands[name]
-    given = ["1" if word in ("N", "...") else word for word in words]
+    given = ["1" if word == "N" else "stop" if word == "NAME" else word for word in words if word != "..."]
     try:
         if given:
             command.make_context("sidecar", given)
     except typer.exceptions.TyperException as exc:
         said = str(exc.format_message())
-        return None if said.startswith("Missing ") else said
+        return None if said.startswith("Missing ") or said.endswith(" requires an argument.") else said
     return None
 
 
@@ -135,7 +147,7 @@ def named_settings(text: str) -> Iterator[str]:
     prose, _ = split_up(text)
     for word in quoted(prose):
         path = re.fullmatch(r"([a-z_]+)\.[a-z_.]*[a-z*]", word)
-        if path and path[1] in sections and word not in OF_KAFKA:
+        if path and path[1] in sections and word not in OF_KAFKA and not word.endswith(".py"):
             yield word
     for name in re.findall(r"SIDECAR_([A-Z_]*[A-Z])\b(?!_\*|\.\.\.)", text):
         yield name.lower().replace("__", ".")
@@ -152,8 +164,44 @@ def wrong_settings(text: str) -> list[str]:
     return sorted(set(named_settings(text)) - known_settings())
 
 
+def defaults() -> dict[str, Any]:
+    """Name -> default, by the whole name and by the part behind the last dot."""
+
+    def below(model: type[BaseModel], path: str) -> Iterator[tuple[str, Any]]:
+        for name, field in model.model_fields.items():
+            inner = field.annotation
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from below(inner, f"{path}{name}.")
+            else:
+                yield f"{path}{name}", field.default
+
+    found = dict(below(Settings, ""))
+    return {name.rpartition(".")[2]: value for name, value in found.items()} | found
+
+
+def wrong_defaults(text: str) -> list[str]:
+    """Settings with a value in brackets behind them, as `state.write_timeout_ms` (10 s), that is not their default."""
+    known = defaults()
+    wrong = []
+    told = re.findall(r"`([a-z_.]+)`\s+\((\d[\d,.]*)(?: (ms|s|minutes|hours|days))?[,;)]", split_up(text)[0])
+    for name, number, unit in told:
+        default = known.get(name.removeprefix("."))
+        if isinstance(default, int | float) and float(number.replace(",", "")) * UNIT_MS.get(unit, 1) != default * (
+            1000 if unit and name.endswith("_s") else 1
+        ):
+            wrong.append(f"{name}: {number} {unit}")
+    return wrong
+
+
 def test_the_page_of_settings_is_that_of_the_code() -> None:
     assert (ROOT / settings_table.PAGE).read_text() == settings_table.page(), "run python -m tools.settings_table"
+
+
+def test_the_page_of_clients_is_that_of_the_report() -> None:
+    """Symptom: the page had a section that the next `make clients` would have removed."""
+    fixed = re.split(r"\{[a-z:.0-9]+\}", report.DOCUMENT)
+    assert [text for text in fixed if text not in page("clients")] == []
+    assert re.findall(r"^#+ .+$", page("clients"), re.M) == re.findall(r"^#+ .+$", report.DOCUMENT, re.M)
 
 
 def test_each_limit_has_a_row_that_says_what_a_client_sees() -> None:
@@ -193,6 +241,14 @@ def wrong_targets(text: str) -> list[str]:
     return sorted(set(re.findall(r"`make ([a-z-]+)", text)) - there)
 
 
+def wrong_modules(text: str) -> list[str]:
+    """Programs of a checkout that are not there: `python -m MODULE`, and what `make bench` runs."""
+    named = re.findall(r"python -m ([\w.]*\w)", text)
+    named += [f"benchmarks.{name.replace('-', '_')}" for name in re.findall(r"make bench NAME=([\w-]+)", text)]
+    files = {name: ROOT / name.replace(".", "/") for name in named}
+    return sorted(n for n, f in files.items() if not (f.with_suffix(".py").exists() or (f / "__main__.py").exists()))
+
+
 # ---- links ----------------------------------------------------------------------------------------------------
 def anchors(file: Path) -> set[str]:
     """As GitHub makes them: a heading that is there twice gets a number."""
@@ -217,6 +273,22 @@ def wrong_links(text: str, folder: Path, itself: Path) -> list[str]:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             wrong.append(target)
     return wrong
+
+
+# ---- what the program says ------------------------------------------------------------------------------------
+@cache
+def said() -> str:
+    """The program's text, in which a message may stand on several lines."""
+    files = [p for top in ("sidecar", "deploy") for p in (ROOT / top).rglob("*.*") if p.suffix in SOURCES]
+    text = "\n".join(p.read_text() for p in files if "generated" not in p.parts)
+    return re.sub(r"\s+", " ", re.sub(r'"\s*\n\s*f?"', "", text))
+
+
+def wrong_messages(text: str) -> list[str]:
+    """Quoted words that no log line, problem of /readyz or output has. A number stands for whatever is filled in."""
+    told = [q for q in quoted(split_up(text)[0]) if re.fullmatch(r"[a-z][a-z0-9', ;_-]* [a-z0-9', ;_-]*", q)]
+    told = [q for q in told if q.split()[0] not in TOOLS and " -" not in q]
+    return sorted({q for q in told for part in re.split(r"\d+", q) if part.strip() not in said()})
 
 
 # ---- stops ----------------------------------------------------------------------------------------------------
@@ -256,6 +328,9 @@ FINDERS: dict[Callable[[str], list[str]], tuple[str, ...]] = {
     wrong_metrics: ("sidecar_group_moves{to=1}", "`process_cpu`"),
     wrong_drills: ("`make drill NAME=kill-everybody N=1`",),
     wrong_targets: ("`make tea`",),
+    wrong_defaults: ("`state.write_timeout_ms` (9 s)", "`broker_gone_ms`\n(2 s)"),
+    wrong_messages: ("`the broker is mute`", "`node id 7 is not among brokers`"),
+    wrong_modules: ("`python -m tools.alrts`", "`make bench NAME=commit-lines`"),
 }  # fmt: skip
 
 
@@ -274,7 +349,7 @@ def test_what_a_page_names_is_there(name: str, finder: Callable[[str], list[str]
 def test_the_pages_are_read() -> None:
     """The patterns find something on the pages."""
     both = page("operations") + page("procedures")
-    assert len(list(commands(both))) > 30 and len(set(named_settings(page("operations")))) > 60
+    assert len(list(commands(both))) > 30 and len(set(named_settings(page("operations")))) > 50
     assert {"limits.frame_bytes", "exporter.series", "admin_access.*", "groups.include"} <= set(named_settings(both))
 
 
@@ -289,6 +364,27 @@ def test_a_link_that_leads_nowhere_would_be_found() -> None:
     assert wrong_links(good, file.parent, file) == []
     wrong = ["depoly.md", "deploy.md#sistemd", "#limts"]
     assert wrong_links(" ".join(f"[x]({target})" for target in wrong), file.parent, file) == wrong
+
+
+CITED = re.compile(r"docs/([a-z/-]+\.md), ['\"]?([A-Z][a-z][A-Za-z -]*[a-z])")
+"""A page and the begin of one of its headings, as code cites them."""
+
+
+def wrong_headings(text: str) -> list[str]:
+    cited = CITED.findall(re.sub(r"\s+#?\s*", " ", text))
+    pages = {path: (ROOT / "docs" / path).read_text() if (ROOT / "docs" / path).exists() else "" for path, _ in cited}
+    return [f"{path}: {h}" for path, h in cited if not re.search(rf"^#+ {re.escape(h)}", pages[path], re.M)]
+
+
+@pytest.mark.tier("test")
+def test_headings_that_code_cites_are_there() -> None:
+    files = [p for top in ("sidecar", "tests", "tools", "deploy") for p in (ROOT / top).rglob("*.*")]
+    texts = {p: p.read_text() for p in [*files, ROOT / "pyproject.toml"] if p.suffix in (*SOURCES, ".toml", ".txt")}
+    assert sum(len(CITED.findall(text)) for text in texts.values()) > 15
+    assert [wrong for text in texts.values() for wrong in wrong_headings(text)] == []
+    assert wrong_headings("(docs/design/decisions.md, Turns and\n# replays)") == [
+        "design/decisions.md: Turns and replays"
+    ]
 
 
 @pytest.mark.parametrize("name", ("architecture", "decisions", "glossary", "simulation", "testing"))

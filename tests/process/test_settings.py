@@ -40,7 +40,7 @@ def test_three_options_are_enough() -> None:
 
 
 def test_defaults_are_kafkas_and_those_of_the_kips() -> None:
-    """docs/reference/behaviour.md section 7; KIP-1263 'Assignment Batching', 'Assignment Offload'."""
+    """docs/reference/behaviour.md; KIP-1263 'Assignment Batching', 'Assignment Offload'."""
     s = load(None, GIVEN)
     c = s.consumer
     assert (c.min_assignment_interval_ms, c.assignment_interval_ms, c.max_assignment_interval_ms) == (0, 1_000, 15_000)

@@ -327,8 +327,9 @@ def same_groups(f: Facts) -> Check:
             finding = (
                 f"{setting} differs: {_differ(values)}. Some fronts send clients to sidecars, others to the broker."
             )
-            remedy = f"Set it alike everywhere, or store it once: kafka-configs.sh --bootstrap-server {f.bootstrap} "
-            remedy += f"--alter --entity-type brokers --entity-default --add-config 'sidecar.{setting}=[PATTERNS]'"
+            option = f"--{setting.removeprefix('groups.')} PATTERN"
+            remedy = "Set it alike everywhere, or store it once for all: "
+            remedy += f"sidecar groups patterns {option} --bootstrap {f.bootstrap}"
             return Check(name, Status.FAIL, finding, remedy)
     include = f.patterns()[0]
     if not include:

@@ -192,7 +192,7 @@ class Rules:
         nodes = self.differing() if self.ready else []
         if nodes:
             theirs = {node: self._peers[node] for node in nodes}
-            remedy = "make them alike, or store them once for all: sidecar.groups.include and .exclude"
+            remedy = "make them alike, or store them once for all: sidecar groups patterns"
             self._log.error("sidecars have different patterns", own=self.own_patterns(), theirs=theirs, remedy=remedy)
 
     # ---- groups that are still here -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ CLASSIC = "classic"
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """Kafka's names without `group.`, dots as underscores; docs/reference/behaviour.md, section 7, has the ranges."""
+    """Kafka's names without `group.`, dots as underscores; docs/reference/behaviour.md has the ranges."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

@@ -13,7 +13,7 @@ CONSUMER = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig(ModernConfig):
-    """Kafka's names with dots as underscores; docs/reference/behaviour.md, section 7, has defaults and ranges."""
+    """Kafka's names with dots as underscores; docs/reference/behaviour.md has defaults and ranges."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
     regex_refresh_interval_ms: int = 600_000
