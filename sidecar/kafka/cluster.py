@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.topics import Topic
@@ -29,6 +29,7 @@ Link = tuple[int, Lane, int]
 """A node, the lane of a connection to it, and the connection's number in that lane."""
 LARGE_BYTES = 16_384
 Opening = Coroutine[Any, Any, BrokerConnection]
+T = TypeVar("T")
 FENCED_TOO = 2
 """First version of DescribeCluster that lists brokers that are down."""
 SILENT_S = 2.0
@@ -103,8 +104,9 @@ class Cluster:
         self._failures = 0
         self._unreached_s: dict[int, float] = {}
         """Node id -> monotonic time at which a connection to it last failed, in seconds."""
-        self._opening: dict[Link | None, asyncio.Task[BrokerConnection]] = {}
-        """Attempts under way by connection; under None, the attempt at any broker."""
+        self._under_way: dict[Link | str | None, asyncio.Task[Any]] = {}
+        """Attempts that callers share: at a connection by its link, at any broker under None, at the leaders of a topic
+        by its name."""
 
     async def anyone(self) -> BrokerConnection:
         """Returns a connection to any broker. Raises ConnectionLost.
@@ -119,15 +121,16 @@ class Cluster:
         self._any, self._any_at = await self._first_that_answers()
         return self._any
 
-    async def _shared(self, link: Link | None, attempt: Callable[[], Opening]) -> BrokerConnection:
+    async def _shared(self, key: Link | str | None, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Awaits one attempt for all callers, which share its failure, too. Attempts in a row would each wait for a
         silent broker."""
-        task = self._opening.get(link)
+        task = self._under_way.get(key)
         if task is None:
-            task = self._opening[link] = asyncio.get_running_loop().create_task(attempt())
-            task.add_done_callback(partial(self._opened, link))
+            task = self._under_way[key] = asyncio.get_running_loop().create_task(attempt())
+            task.add_done_callback(partial(self._ended, key))
         try:
-            return await asyncio.shield(task)
+            result: T = await asyncio.shield(task)
+            return result
         except asyncio.CancelledError:
             if task.cancelled() and not is_cancelled():
                 raise ConnectionLost("closed here") from None
@@ -135,8 +138,8 @@ class Cluster:
         finally:
             del task  # its exception holds this frame
 
-    def _opened(self, link: Link | None, task: asyncio.Task[BrokerConnection]) -> None:
-        del self._opening[link]
+    def _ended(self, key: Link | str | None, task: asyncio.Task[Any]) -> None:
+        del self._under_way[key]
         if not task.cancelled():
             task.exception()  # marks it as seen, as all waiting callers may be gone
 
@@ -216,6 +219,11 @@ class Cluster:
         self.brokers.update(view.brokers)
         return view
 
+    async def leaders(self, topic: str) -> ClusterView:
+        """Reads the Metadata of this topic. Callers share a request under way: when a broker dies, the writers of all
+        its partitions ask, again and again, and each answer has all partitions."""
+        return await self._shared(topic, partial(self.refresh, [topic]))
+
     async def _metadata(self, topics: list[str] | None) -> md.MetadataResponse:
         wanted = None if topics is None else [md.MetadataRequestTopic(name=t) for t in topics]
         req = md.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
@@ -286,7 +294,7 @@ class Cluster:
         return await (self.node(res.controller_id) if known else self.anyone())
 
     def close(self) -> None:
-        for task in self._opening.values():
+        for task in self._under_way.values():
             task.cancel()
         for conn in [self._any, *self._nodes.values()]:
             if conn is not None:

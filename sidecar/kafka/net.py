@@ -260,7 +260,7 @@ class BrokerConnection(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 return await response
         except TimeoutError:
-            self.close()
+            self.close("no answer to another request on the same connection")
             raise
         finally:
             del response  # its exception holds this frame
@@ -318,9 +318,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def _refuse(self, why: str) -> None:
         """Closes the connection, as frames can no longer be separated. All open requests fail with this reason."""
-        self._why = why
         self._buffer.clear()
-        self.close()
+        self.close(why)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -337,10 +336,13 @@ class BrokerConnection(asyncio.Protocol):
         self._waiting.clear()
         self._held = None
 
-    def close(self) -> None:
+    def close(self, why: str = "closed here") -> None:
+        """Closes the connection at once, and fails all open requests with this reason. An orderly close would wait
+        until the broker has taken all bytes and, with TLS, has agreed (30 s): one that stands still does neither."""
         self.closed = True
+        self._why = self._why or why
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
 
 async def _token_at_hand(security: Security) -> str:

@@ -69,7 +69,7 @@ async def connected(
             if greet is not None:
                 await greet(protocol)
         except BaseException:
-            transport.close()  # no caller has it
+            transport.abort()  # no caller has it; an orderly close would wait for a listener that stands still
             raise
         return transport, protocol
 
@@ -80,7 +80,7 @@ async def connected(
         if len(errors) == len(addresses):
             raise OSError(", ".join(errors))
 
-    connection, _ = await first_of(addresses, connect, failed, lambda made: made[0].close())
+    connection, _ = await first_of(addresses, connect, failed, lambda made: made[0].abort())
     return connection
 
 

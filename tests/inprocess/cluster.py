@@ -151,9 +151,9 @@ class FakeConnection(BrokerConnection):
             self.brokers.lost.remove(self._down)
         super().connection_lost(exc)
 
-    def close(self) -> None:
+    def close(self, why: str = "closed here") -> None:
         if not self.closed:
-            self.closed = True
+            self.closed, self._why = True, self._why or why
             asyncio.get_running_loop().call_soon(self.connection_lost, None)
 
 

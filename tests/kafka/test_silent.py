@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from sidecar.coordinator.statelog import read_index
+from sidecar.drill.secured import secured
 from sidecar.kafka import cluster as module
 from sidecar.kafka.cluster import Cluster, ConnectionLost
 from sidecar.kafka.lanes import Lane
 from sidecar.kafka.net import OPEN_S, BrokerConnection
 from sidecar.kafka.resolver import BESIDE_S, RESOLVE_S, addresses_of, connected, is_resolvers
-from sidecar.kafka.security import PLAINTEXT, Security
+from sidecar.kafka.security import PLAINTEXT, Security, Stores
 from sidecar.wire.frames import PREFIX, response_frame
 from sidecar.wire.generated import api_versions as av
 from sidecar.wire.generated import find_coordinator as fc
@@ -83,6 +86,56 @@ def test_a_request_without_an_answer_closes_its_connection() -> None:
         assert conn.closed
         with pytest.raises(ConnectionLost):
             await conn.request(fc, "FindCoordinator", fc.FindCoordinatorRequest(coordinator_keys=["g"]))
+
+    run(test)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_fails_at_once_when_its_connection_is_closed_here(tls: bool, tmp_path: Path) -> None:
+    """Symptom: the coordinator of the owners' group stood still, and over TLS a sidecar's JoinGroup there ended 30 s
+    after another broker had taken over. Cause: a connection was closed in order, which waits for the other side: TLS
+    for its farewell, and TCP until it has taken all bytes."""
+    context, security = None, PLAINTEXT
+    if tls:
+        properties = secured(tmp_path).client
+        security = Security("SSL", stores=Stores(trust=properties["ssl.truststore.location"]))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "key-and-certificate.pem")
+
+    async def test() -> None:
+        over = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            writer.write(_answer(18, 3, int.from_bytes(frame[4:8], "big")))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's types are too wide
+            await over.wait()
+            writer.transport.abort()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        conn = await BrokerConnection.open("127.0.0.1", server.sockets[0].getsockname()[1], "test", security=security)
+        many = fc.FindCoordinatorRequest(coordinator_keys=["g" * 30_000] * 600)
+        asked = asyncio.create_task(conn.request(fc, "FindCoordinator", many))
+        await asyncio.sleep(0)
+        conn.close()
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost, match="closed here"):
+            await asked
+        assert time.monotonic() - began < 1
+        over.set()
+        server.close()
+
+    run(test)
+
+
+def test_the_others_on_a_connection_hear_why_it_is_closed() -> None:
+    async def test() -> None:
+        conn = await BrokerConnection.open(*await CountingListener(1).open(), "test")
+        req = fc.FindCoordinatorRequest(coordinator_keys=["g"])
+        asked = [conn.request(fc, "FindCoordinator", req, timeout_s=s) for s in (0.1, 9.0)]
+        late, behind = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(late, TimeoutError) and isinstance(behind, ConnectionLost)
+        assert "another request" in str(behind)
 
     run(test)
 

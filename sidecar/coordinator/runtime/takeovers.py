@@ -149,7 +149,6 @@ class Takeovers:
             return
         if self.terms.get(p) is not term:
             return  # the attempt is over; a later one may count its revisions already
-        self._state.revisions[p] = {}
         term.encoder = Encoder(self._codec, term.writer.owner_epoch, self._state.revisions[p])
         term.confirmed = self.confirm_map()
         self._owners[p].lifecycle.fenced(term.attempt, term.writer.owner_epoch, now())
@@ -230,5 +229,6 @@ class Takeovers:
         if term is not None and term.attempt == c.attempt:
             del self.terms[c.partition]
             term.stop()
+            self._state.revisions[c.partition] = {}
             self._order.ends(c.partition)
         self._ports.stopped(c.partition)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sidecar.coordinator.statelog.write_errors import WriteLost
+from sidecar.coordinator.statelog.write_errors import COORDINATOR_RETRIABLE, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.core.vocabulary.internal_topics import TRANSACTIONS
 from sidecar.kafka.cluster import Cluster, ConnectionLost
@@ -17,13 +17,6 @@ from sidecar.kafka.lanes import FENCES, Lane
 from sidecar.kafka.net import NO_ANSWER
 from sidecar.wire.generated import init_producer_id as ip
 
-INIT_RETRIABLE = {
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_COORDINATOR,
-    Code.CONCURRENT_TRANSACTIONS,
-    Code.REQUEST_TIMED_OUT,
-}
 INIT_THERE = {Code.COORDINATOR_LOAD_IN_PROGRESS, Code.CONCURRENT_TRANSACTIONS}
 """Errors of the right broker that needs a moment."""
 TIMEOUT_MS = 60_000
@@ -75,7 +68,7 @@ class Fence:
                 code, why = Code.COORDINATOR_NOT_AVAILABLE, str(exc) or "timed out"
             if code == Code.NONE:
                 return Producer(res.producer_id, res.producer_epoch)
-            if code not in INIT_RETRIABLE or time.monotonic() > deadline:
+            if code not in COORDINATOR_RETRIABLE or time.monotonic() > deadline:
                 raise WriteLost(f"InitProducerId: {why}{await self._remedy(code)}")
             if code not in INIT_THERE:
                 node_id = -1

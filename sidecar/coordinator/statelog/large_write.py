@@ -19,7 +19,7 @@ from typing import Any
 from sidecar.coordinator.statelog.batch_under_way import NO_LEADER, BatchUnderWay
 from sidecar.coordinator.statelog.fence import Producer
 from sidecar.coordinator.statelog.partition_leader import PartitionLeader
-from sidecar.coordinator.statelog.write_errors import TOO_LARGE, WRITTEN, WriteLost
+from sidecar.coordinator.statelog.write_errors import COORDINATOR_RETRIABLE, RETRIABLE, TOO_LARGE, WRITTEN, WriteLost
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import Cluster
 from sidecar.kafka.lanes import TRANSACTIONS, Lane
@@ -30,15 +30,6 @@ from sidecar.state.codec import Encoded
 from sidecar.wire.generated import add_partitions_to_txn as ap
 from sidecar.wire.generated import end_txn as et
 
-RETRIABLE = {
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_COORDINATOR,
-    Code.CONCURRENT_TRANSACTIONS,
-    Code.REQUEST_TIMED_OUT,
-    Code.UNKNOWN_TOPIC_OR_PARTITION,  # a broker that has just started knows no topics yet
-    Code.TOPIC_AUTHORIZATION_FAILED,  # a right that was taken away may be given back
-}
 RETRY_S = 0.02
 PIECE_RETRY_S = 0.05
 
@@ -85,7 +76,7 @@ class Transaction:
                 text = f"{name}: {name_of(code)}"
             except NO_ANSWER as exc:
                 code, text = Code.COORDINATOR_NOT_AVAILABLE, f"{name}: {str(exc) or 'timed out'}"
-            if code not in RETRIABLE or time.monotonic() > until:
+            if code not in COORDINATOR_RETRIABLE | RETRIABLE or time.monotonic() > until:
                 return Outcome(code, text)
             await asyncio.sleep(RETRY_S)
 

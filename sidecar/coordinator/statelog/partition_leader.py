@@ -24,7 +24,7 @@ class PartitionLeader:
         """Returns the node id of the leader; -1 if there is none. `last`: the result of a write's last try. Raises
         WriteLost if the topic was deleted and made anew: its records are not those in this sidecar's memory. Raises
         ConnectionLost, TimeoutError, WireError."""
-        view = await self._cluster.refresh([self.topic])
+        view = await self._cluster.leaders(self.topic)
         meant = self._appender.pinned.get(self.topic, ZERO_UUID)
         if meant != ZERO_UUID and any(t.name == self.topic and t.id not in (ZERO_UUID, meant) for t in view.topics):
             self._appender.topic_recreated()

@@ -201,8 +201,8 @@ async def offsets_leaders(
     while not (leaders := control.view.leaders.get(OFFSETS, ())) or -1 in leaders or _unfit(control.view):
         try:
             await cluster.coordinator(s.owners_group, 0)
-        except ConnectionLost as exc:
-            report(str(exc))
+        except NO_ANSWER as exc:
+            report(str(exc) or "timed out")
         else:
             report(_unfit(control.view) or NO_LEADERS)
         await asyncio.sleep(RETRY_S)

@@ -7,9 +7,17 @@ from sidecar.core.vocabulary.errors import Code
 TOO_LARGE = {Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE}
 FENCED = {Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED}
 WRITTEN = {Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER}
+COORDINATOR_RETRIABLE = {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.CONCURRENT_TRANSACTIONS,
+    Code.REQUEST_TIMED_OUT,
+}
+"""Errors of the transaction coordinator."""
 RETRIABLE = {
     Code.TOPIC_AUTHORIZATION_FAILED,  # a right that was taken away may be given back
-    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,  # a broker that has just started knows no topics yet
     Code.UNKNOWN_TOPIC_ID,
     Code.LEADER_NOT_AVAILABLE,
     Code.NOT_LEADER_OR_FOLLOWER,
@@ -18,6 +26,7 @@ RETRIABLE = {
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     Code.KAFKA_STORAGE_ERROR,
 }
+"""Errors of a partition and its leader."""
 
 
 class WriteLost(Exception):

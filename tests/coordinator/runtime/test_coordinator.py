@@ -275,6 +275,19 @@ def test_a_claim_whose_place_in_the_log_is_unknown_is_made_again() -> None:
     run(test, serve=False)
 
 
+def test_a_partition_that_is_given_up_leaves_no_revisions_behind() -> None:
+    """Symptom: after a rolling restart a sidecar kept the revisions of each key of the partitions that it had owned."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        await member(sidecar, await sidecar.client())
+        assert sidecar.state.revisions[0]
+        sidecar.assign(2)
+        await until(lambda: phase(sidecar) is Phase.ELSEWHERE)
+        assert sidecar.state.revisions[0] == {}
+
+    run(test)
+
+
 # ---- late results ---------------------------------------------------------------------------------------------------
 def test_a_fence_that_comes_after_its_attempt_changes_nothing() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.coordinator.statelog import fenced_writer as module
+from sidecar.coordinator.statelog.partition_leader import PartitionLeader
 from sidecar.coordinator.statelog.write_errors import Fenced, WriteLost
 from sidecar.core.vocabulary.errors import Code
 from sidecar.state.batch import encode_batch
@@ -143,6 +144,20 @@ def test_a_leader_that_moves_is_found() -> None:
         assert [a.node_id for a in b.brokers.asked if a.api is Api.PRODUCE] == [1, 1, 2]
 
     run(test, brokers=FakeBrokers(nodes=(1, 2)))
+
+
+def test_writers_that_look_for_their_leaders_at_once_ask_once() -> None:
+    """Symptom: when a broker of a cluster with hundreds of partitions died, the sidecars had no time for heartbeats.
+    Cause: the writer of each partition asked for the leaders of all of them, twenty times a second."""
+
+    async def test(b: Bench) -> None:
+        leaders = [PartitionLeader(b.cluster, b.appender, STATE, p) for p in range(4)]
+        for times in (1, 2):
+            before = b.brokers.count(Api.METADATA)
+            assert await asyncio.gather(*(leader.find("") for leader in leaders)) == b.brokers.topics[STATE].leaders
+            assert b.brokers.count(Api.METADATA) == before + 1, times
+
+    run(test, brokers=FakeBrokers(nodes=(1, 2), partitions=4))
 
 
 def test_what_a_leader_that_stands_still_has_got_is_put_to_the_next_one() -> None:

@@ -21,11 +21,11 @@ from sidecar.coordinator.statelog.startup import (
 )
 from sidecar.coordinator.statelog.startup_errors import StartError
 from sidecar.core.vocabulary.errors import Code
-from sidecar.kafka.net import NotAuthenticated
+from sidecar.kafka.net import ConnectionLost, NotAuthenticated
 from sidecar.process.make_topic import made_by_default
 from sidecar.process.sections import State
 from sidecar.wire.apis import Api
-from sidecar.wire.primitives import ZERO_UUID
+from sidecar.wire.primitives import ZERO_UUID, WireError
 from tests.inprocess import clock
 from tests.inprocess.broker import OFFSETS, STATE, FakeBrokers
 from tests.inprocess.cluster import FakeCluster
@@ -106,6 +106,29 @@ def test_one_that_refuses_these_credentials_is_there(monkeypatch: pytest.MonkeyP
         assert not work.done() and "refuses SASL_SSL" in waits[-1]
         refuses = False
         await work
+
+    run(test, monkeypatch)
+
+
+@pytest.mark.parametrize("exc", [ConnectionLost("gone"), TimeoutError(), WireError("no version")])
+def test_a_coordinator_that_is_not_found_is_looked_for_again(exc: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: brokers that were slow while their cluster started ended the coordinator as a bug does. Cause: only a
+    lost connection was waited for, and not an answer that came too late."""
+
+    async def test(b: Bench) -> None:
+        find, failed = b.cluster.coordinator, [exc]
+
+        async def coordinator(key: str, key_type: int) -> Any:
+            if failed:
+                raise failed.pop()
+            return await find(key, key_type)
+
+        monkeypatch.setattr(b.cluster, "coordinator", coordinator)
+        await b.control.look()
+        b.control.view = replace(b.control.view, leaders={})
+        waits: list[str] = []
+        assert len(await offsets_leaders(b.settings, b.control, b.cluster, b.lines, waits.append)) == 4
+        assert waits == [f"waiting for {OFFSETS}: {str(exc) or 'timed out'}"]
 
     run(test, monkeypatch)
 
