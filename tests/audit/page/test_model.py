@@ -237,7 +237,8 @@ def test_the_axis_ends_where_the_log_or_the_last_mark_does() -> None:
     rows = owned(row("intervals"), coverage=[covered(5000)])
     assert seen(rows)["until"] == BEGIN + 5000
     assert seen(rows, marks=[Mark(BEGIN + 7000, "kill", True)])["until"] == BEGIN + 7000
-    assert seen(rows, marks=[Mark(BEGIN + 2 * UNTIL, "later")])["until"] == BEGIN + UNTIL
+    day = 86_400_000
+    assert seen(rows, marks=[Mark(BEGIN + UNTIL + 2 * day, "later")])["until"] == BEGIN + UNTIL + day
 
 
 def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
