@@ -10,6 +10,8 @@ YEAR_2000_MS, YEAR_2100_MS = 946_684_800_000, 4_102_444_800_000
 """Bounds of Unix ms: a number beyond them is a date without its dashes, such as 20261123103200."""
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999. Later times become this one, because readers cannot show them."""
+FOR_EVER_MS = 1 << 52
+"""A time after all records."""
 EXAMPLES = "2026-11-23T08:15, 2026-11-23 08:15:30.5+01:00, 1795420800000 (Unix ms), or 15m, 2h, 3d (so long ago)"
 
 
@@ -18,7 +20,7 @@ def moment(text: str, now_ms: int) -> int:
     text = text.strip()
     ago = re.fullmatch(r"(\d+)([smhd])", text)
     if ago is not None:
-        return now_ms - int(ago[1]) * UNITS_MS[ago[2]]
+        return max(now_ms - int(ago[1]) * UNITS_MS[ago[2]], 0)
     if re.fullmatch(r"\d{11,14}", text):
         if not YEAR_2000_MS <= int(text) < YEAR_2100_MS:
             raise ValueError(f"{text} is no Unix ms of the years 2000 to 2099. Write {EXAMPLES}.")

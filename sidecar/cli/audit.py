@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sidecar.audit.moments import FOR_EVER_MS
 from sidecar.cli.connect import CommandConfig, finite, properties
 from sidecar.cli.exits import Code, Failed
-from sidecar.cli.history import At, Since, Until, moment_of, place_of
+from sidecar.cli.history import At, Since, Until, moment_of
 from sidecar.cli.output import Format, Output, print_rows
 from sidecar.cli.plain import echo
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sidecar.audit.run.continuous import Metrics
 
 FINDINGS, USAGE, UNREADABLE, INCOMPLETE = Code.FINDINGS, Code.USAGE, Code.UNREACHED, Code.INCOMPLETE
-FOR_EVER_MS = 1 << 52
 FILL = "Fill it with `sidecar audit run --from kafka://HOST:PORT --lake FOLDER`."
 audit = typer.Typer(no_args_is_help=True, help="Keep the whole history of the groups, and ask it questions.")
 LakePath = Annotated[
@@ -133,7 +133,9 @@ def _errors() -> Iterator[None]:
         yield
     except Misused as exc:
         raise Failed(USAGE, str(exc), "Mend the option, -O or --command-config. Nothing was read.") from None
-    except AuditError as exc:
+    except BrokenPipeError:  # of this program's own output
+        raise
+    except (AuditError, OSError) as exc:  # such as a full disk
         then = "Check --from, --command-config and --lake. What was read before is kept; the next run goes on from it."
         raise Failed(UNREADABLE, str(exc), then) from None
 
@@ -207,8 +209,6 @@ def ownership(
     """Print who owned which partition, at a moment or over a time."""
     from sidecar.audit.ask import query
 
-    if topic is not None and partition is None and (place := place_of(topic)) is not None:
-        topic, partition = place
     begin, end = moment_of(since, 0), moment_of(until, FOR_EVER_MS)
     if at is not None or (since is None and until is None):
         begin = end = moment_of(at, FOR_EVER_MS)  # this machine's clock may be behind
@@ -299,11 +299,14 @@ def report(
             filled, lambda: ({n: filled.read_arrow(table) for n, table in GOLD.items()}, verdict(filled).lacks)
         )
     title, now_ms = f"Group {group}" if group else "Groups", int(time.time() * 1000)
-    period = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, now_ms))
+    period = None if since is None and until is None else Period(moment_of(since, 0), moment_of(until, FOR_EVER_MS))
     groups = () if group is None else (group,)
     shown = view(tables, groups=groups, title=title, until_ms=now_ms, period=period, lacks=lacks)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(build(shown))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(build(shown), encoding="utf-8")
+    except OSError as exc:
+        raise Failed(USAGE, f"{out}: {exc.strerror}", "Name another file with --out.") from None
     echo(f"the page: {out}")
 
 
@@ -408,14 +411,14 @@ def _show(lake: Lake, sql: str, given: dict[str, Any], output: Output) -> list[d
 
 
 def _is_moment(name: str, value: Any) -> bool:
-    return isinstance(value, datetime) or (_is_time(name) and bool(value))
+    return isinstance(value, datetime) or (_is_time(name) and isinstance(value, int) and value != 0)
 
 
 def _is_time(name: str) -> bool:
     """Whether the column is a point in time, and no duration. Tables have it as a TIMESTAMP, too."""
     from sidecar.audit.ask import query
 
-    return name in query.MOMENTS
+    return name.partition(":")[0] in query.MOMENTS  # of two columns of a name, the second has a number
 
 
 def _tell(lake: Lake, fail_on_possible: bool, output: Output) -> None:

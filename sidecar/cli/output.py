@@ -73,7 +73,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], output: Output, columns: Seque
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
-        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+        table.add_column(Text(plain(name)), justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(plain(_cell(v))) for v in row.values()))
     # A terminal breaks a line that is too long for it where it ends; no word is broken within its column.

@@ -280,3 +280,24 @@ def test_the_audit_of_random_mixed_groups_knows_who_owns_what(seed: int) -> None
         owned = {(p, m) for m, a in group.assignments.items() for p in (assigned(a) or {}).get("t", ())}
     assert {(i.partition, i.member_id) for i in found.intervals if i.to_ms is None} == owned
     assert not found.overlaps
+
+
+def test_a_static_member_that_is_replaced_after_a_record_that_cannot_be_read() -> None:
+    """Symptom: TWO OWNERS. The tombstone of a member comes before that of its assignment, and says nothing of it."""
+
+    def given(offset: int, member: str, generation: int) -> Row:
+        body = {"generation": generation, "assignment": assignment(3, [("t", (0,))])}
+        return row(offset, "classic_assignment", member, body)
+
+    def assigned_in(offset: int, generation: int) -> Row:
+        head = {"protocol_type": "consumer", "assigned_generation": generation}
+        return row(offset, "classic_group", "", head, revision=generation + 1)
+
+    found = fold(assigned_in(0, 0), row(1, "classic_member", "m1", {"client_id": "c"}), given(2, "m1", 1))
+    found.add(assigned_in(3, 1))
+    found.unreadable(row(4, "classic_assignment", "m1", None))
+    found.add(given(5, "m2", 2))
+    found.add(assigned_in(6, 2))
+    found.add(row(7, "classic_member", "m1", None) | {"revision": 2})
+    assert [(o.first, o.offset, o.proven) for o in found.overlaps] == [("m1", 6, False)]
+    assert [i.to_exact for i in found.intervals if i.to_offset == 7] == [False]

@@ -34,7 +34,7 @@ def publish(lake: Lake, catalog: Any) -> int:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     # Read before the lake is, so that nothing newer is ever replaced.
     tables = {name: _table(catalog, table) for name, table in GOLD.items()}
-    batch, files = at_one_batch(lake, lambda: (lake.done(list(GOLD.values())), {n: _files(lake, n) for n in GOLD}))
+    batch, files = at_one_batch(lake, lambda: (lake.done(GOLD.values()), {n: _files(lake, n) for n in GOLD}))
     summary = {BATCH: str(batch)}
     try:
         return sum(_replaced(tables[name], wanted, summary) for name, wanted in files.items())

@@ -41,7 +41,8 @@ OWNERSHIP = """
         from members group by all
     ) m using (state_partition, group_id, member_id)
     where i.from_ms <= $until and coalesce(i.to_ms, $until + 1) > $since
-        and ($topic is null or i.topic = $topic) and ($partition is null or i.partition = $partition)
+        and ($partition is null or i.partition = $partition)
+        and ($topic is null or i.topic = $topic or ($partition is null and i.topic || '-' || i.partition = $topic))
         and ($group is null or i.group_id = $group)
     order by i.group_id, i.topic, i.partition, i.from_offset
 """
@@ -55,11 +56,21 @@ REBALANCES = """
     order by group_id, from_offset
 """
 OVERLAPS = """
+    with held as (
+        select state_partition, group_id, topic_key, partition, member_id, from_offset, to_ms from intervals
+        union all select state_partition, group_id, subtopology, partition, member_id, from_offset, to_ms
+            from streams_tasks where role = 'active'
+    )
     select grade, group_id, topic, partition, ms, member_id, other_member_id, state_partition, "offset"
     from second_owners
-    where ms between $since and $until and ($group is null or group_id = $group)
+    left join held using (state_partition, group_id, topic_key, partition, member_id, from_offset)
+    left join (select * rename (member_id as other_member_id, from_offset as other_from_offset, to_ms as other_to_ms)
+        from held) using (state_partition, group_id, topic_key, partition, other_member_id, other_from_offset)
+    where ms <= $until and ($group is null or group_id = $group)
+        and greatest(ms, least(to_ms, other_to_ms), case when open and to_ms is null then $since end) >= $since
     order by grade desc, ms
 """
+"""Second owners that began in the time, or went on into it. The end is the first of both ends, if a table has it."""
 COVERAGE = """
     select state_partition, group_id, first_ms, last_ms, records, missing,
         coalesce(complete_since_ms, first_ms) as complete_since_ms
@@ -119,7 +130,8 @@ def ask(lake: Lake, sql: str, given: Mapping[str, Any] | None = None) -> Rows:
         # A time with a zone needs a package that nothing else here needs; the lake's are all UTC.
         picked = (f"#{i}::TIMESTAMP" if t == ZONED else f"#{i}" for i, t in enumerate(relation.types, 1))
         rows = relation.project(", ".join(picked)).fetchall()
-        return [dict(zip(relation.columns, row, strict=True)) for row in rows]
+        names = [n if n not in relation.columns[:i] else f"{n}:{i}" for i, n in enumerate(relation.columns)]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def broken(lake: Lake) -> dict[str, tuple[str, int]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from sidecar.audit.explain.model import ExplainError, Explanation, Seen
 from sidecar.audit.explain.replay import Replayed
-from sidecar.audit.explain.texts import lost, managed
 from sidecar.core.runtime.inspect import Inspect, Live, MemberView, Progress, owned_places
 from sidecar.core.runtime.records import Role
+from sidecar.core.vocabulary import group_config as cf
 from sidecar.core.vocabulary.topics import TopicImage
 
 REMOVED = 10
@@ -42,7 +44,7 @@ def explain(replayed: Replayed, image: TopicImage | None = None, live: Live | No
         tuple(_seen(inspect, view, reasons.members[m]) for m, view in views if view is not None),
         tuple(reasons.waits),
         tuple(reversed(replayed.former.values()))[:REMOVED],
-        (*reasons.notes, *managed(replayed.configs), *lost(replayed)),
+        (*reasons.notes, *_managed(replayed.configs), *_lost(replayed)),
         {name: value for name, value in facts.items() if name not in COMMON},
         inspect.phases,
         inspect.epoch_name,
@@ -71,3 +73,19 @@ def _seen(inspect: Inspect, view: MemberView, progress: Progress) -> Seen:
         progress.next,
         dict(view.more),
     )
+
+
+def _managed(configs: Mapping[str, str]) -> Iterable[str]:
+    """Yields sentences about an operator's orders: release, adoption, forced rebalance."""
+    order = configs.get(cf.MANAGED)
+    if order == "false":
+        yield "It was ordered back to the broker (sidecar groups release) and goes as soon as nobody owns anything."
+    if configs.get(cf.VERDICT, "").startswith(cf.LATER):
+        yield "It was ordered here (sidecar groups adopt), and its owner cannot take it in yet."
+    if cf.REBALANCE in configs:
+        yield f"A rebalance was asked for: {configs[cf.REBALANCE]}."
+
+
+def _lost(replayed: Replayed) -> Iterable[str]:
+    if replayed.unreadable:
+        yield f"{replayed.unreadable} records of its history cannot be read; what they said is not told here."

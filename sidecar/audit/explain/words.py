@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sidecar.audit.explain.model import Explanation, Seen, WhatIf
-from sidecar.audit.explain.texts import reason
 from sidecar.audit.moments import shown
 from sidecar.core.modern.explain import AWAY, BEHIND, GIVES_UP, WAITS
 from sidecar.core.runtime.inspect import SETTLED, Wait, listed
 
 EACH = 20
 """Members that are listed one by one; further ones are only counted."""
+
+
+REASONS = (
+    ("session timeout", "it was silent for longer than its session timeout"),
+    ("rebalance timeout in epoch", "it did not give up what it had to within its rebalance timeout"),
+    ("did not join in time", "it did not join the rebalance within the rebalance timeout"),
+    ("did not join again in time", "it did not join again within its rebalance timeout"),
+    ("did not sync in time", "it did not sync within the rebalance timeout"),
+    ("left", "it left"),
+    ("the group is full", "the group is full"),
+    ("the group goes back to the broker", "the group goes back to the broker"),
+)
 
 
 def span(ms: int) -> str:
@@ -25,7 +36,7 @@ def span(ms: int) -> str:
 
 
 def words(e: Explanation, now_ms: int) -> list[str]:
-    return [*_head(e, now_ms), *_waits(e, now_ms), *_members(e, now_ms), *_removed(e, now_ms), *_notes(e)]
+    return [*_head(e, now_ms), *_waits(e, now_ms), *_members(e, now_ms), *_removed(e, now_ms), *e.notes]
 
 
 def _head(e: Explanation, now_ms: int) -> Iterator[str]:
@@ -98,16 +109,22 @@ def _members(e: Explanation, now_ms: int) -> Iterator[str]:
         yield f"  and {len(open_) - EACH} more that are not settled (-o json tells all)."
 
 
+def reason(why: str) -> str:
+    """Returns the reason of a removal as a clause, with the member's own reason for leaving if it gave one."""
+    for begin, text in REASONS:
+        if why.startswith(begin):
+            rest = why[len(begin) :].strip(": ")
+            own_reason = rest and rest != "not provided" and begin == "left"
+            return f"{text}: {rest}" if own_reason else text
+    return why or "no reason is recorded"
+
+
 def _removed(e: Explanation, now_ms: int) -> Iterator[str]:
     if e.removed:
         yield "Gone:"
     for r in e.removed:
         name = f"{r.member} ({r.client})" if r.client and r.client not in r.member else r.member
         yield f"  {name}, {_ago(r.at_ms, now_ms)} ago: {reason(r.why)}."
-
-
-def _notes(e: Explanation) -> Sequence[str]:
-    return e.notes
 
 
 def if_words(w: WhatIf) -> list[str]:

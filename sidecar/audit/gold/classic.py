@@ -8,6 +8,7 @@ Only consumers own partitions. A member that is removed, or whose group is remov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame, pack
@@ -28,9 +29,9 @@ class Held(NamedTuple):
     """The last record of each group."""
 
 
-def classic(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Held:
-    """Returns holdings of classic groups. `last` and `was`: assignments and groups that the last batch carried."""
-    line = _line(assignments, members, groups, last, was).computed()
+def classic(assignments: Frame, members: Frame, groups: Frame, was: Mapping[str, Frame]) -> Held:
+    """Returns holdings of classic groups. `was`: carried by the last batch."""
+    line = _line(assignments, members, groups, was["assignments"], was["assigned_groups"]).computed()
     heads = _heads(line)
     counted = _counted(line, heads).computed()
     left = heads.query(f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {heads}

@@ -67,12 +67,9 @@ def completeness(row: Mapping[str, Any]) -> Completeness:
 def combined(parts: Iterable[Completeness]) -> Completeness:
     """Returns the completeness of all parts: `since_ms` is the latest of theirs."""
     every = list(parts)
+    summed = ("not_read", "lost", "missing", "without_record", "not_whole")
     return Completeness(
-        not_read=sum(s.not_read for s in every),
-        lost=sum(s.lost for s in every),
-        missing=sum(s.missing for s in every),
-        without_record=sum(s.without_record for s in every),
-        not_whole=sum(s.not_whole for s in every),
+        **{name: sum(getattr(s, name) for s in every) for name in summed},
         longest_hole=max((s.longest_hole for s in every), default=0),
         since_ms=max((s.since_ms for s in every if s.since_ms is not None), default=None),
         since_known=all(s.since_known for s in every),

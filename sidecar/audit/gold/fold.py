@@ -40,12 +40,7 @@ from sidecar.audit.tables.layers import ROLES, SILVER_TABLES
 from sidecar.state.fold import HOLDING
 
 Frames = Mapping[str, Frame]
-REVISED = {
-    "holdings": "revision",
-    "assignments": "revision",
-    "assigned_groups": "revision",
-    "lives": "last_revision",
-}
+REVISED = {"holdings": "revision", "assignments": "revision", "assigned_groups": "revision", "lives": "last_revision"}
 """Tables that carry the last revision of a key, and the column."""
 ENDS = {
     "holders": "to_offset",
@@ -196,8 +191,7 @@ class _Fold:
                 self.of("classic_assignments"),
                 self.of("classic_members").where(tombstone),
                 self.of("classic_groups"),
-                assignments,
-                self.was["assigned_groups"],
+                self.was,
             )
             assignments = of_classic.last
             events = events.query(f"select * from {events} union all select * from {of_classic.events}")
@@ -208,10 +202,7 @@ class _Fold:
                 valid(self.silver["share_placeholders"]),
                 valid(self.silver["share_members"]),
                 modern.events,
-                self.was["initialised"],
-                self.was["subscribed"],
-                self.was["intervals"],
-                self.was["wanted_topics"],
+                self.was,
             )
             made = graded(wanted.made, self.whole, "since_offset", "offset")
             self.add("share_initialised", before_cuts(made, self.cuts, "offset"))
@@ -271,13 +262,7 @@ class _Fold:
             return None, None
         targets = self.every("targets", lambda m: ", epoch, assignor").computed()
         records = self.every("target_members", lambda m: f", member_id, {m.target} as partitions")
-        moved = rebalances.moves(
-            records,
-            targets,
-            self.was["target_members"],
-            self.was["target_changes"],
-            self.was["complete_targets"],
-        )
+        moved = rebalances.moves(records, targets, self.was)
         self.carry("target_members", moved.last)
         self.carry("target_changes", moved.pending)
         self.carry("complete_targets", moved.latest)

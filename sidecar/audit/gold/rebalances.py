@@ -3,6 +3,7 @@ target moves, generations of classic groups. They form one sequence, from which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sidecar.audit.gold.epochs import GROUP, NOT_YET
@@ -83,11 +84,11 @@ class Moves(NamedTuple):
     """The last target of each group, complete or removed."""
 
 
-def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, before: Frame) -> Moves:
-    """Returns the moves of targets: one behind a removed one moves all that it gives. `was`, `pending`: carried by the
-    last batch; `before`: where each group's last target so far was complete, or removed."""
+def moves(target_members: Frame, targets: Frame, was: Mapping[str, Frame]) -> Moves:
+    """Returns the moves of targets: one behind a removed one moves all that it gives. `was`: carried by the last
+    batch."""
     rows = target_members.query(f"""select {HOLDER}, offset, deleted, partitions, false as carried from {target_members}
-            union all select {HOLDER}, offset, false, partitions, true from {was}""")
+            union all select {HOLDER}, offset, false, partitions, true from {was["target_members"]}""")
     chain = (
         rows.query(f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
             from {rows} window w as (partition by {HOLDER} {ORDER})""")
@@ -100,7 +101,7 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
             b as (select {HOLDER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
             select {HOLDER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
                 group by {HOLDER}, offset, topic_id, partition having sum(gain) <> 0
-            union all select {HOLDER}, offset, gain, place from {pending}""")
+            union all select {HOLDER}, offset, gain, place from {was["target_changes"]}""")
     numbered = changes.query(f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
                 rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
             select {HOLDER}, offset, gain, place, 0 as is_target from {changes}
@@ -111,7 +112,11 @@ def moves(target_members: Frame, targets: Frame, was: Frame, pending: Frame, bef
                 on c.state_partition = t.state_partition and c.group_id = t.group_id and c.kind = t.kind
                     and c.offset < t.last
             where is_target = 0""")
-    return Moves(_moved(numbered, before), left, waiting, _latest(targets, before))
+    before = was["complete_targets"]
+    latest = targets.query(f"""select {GROUP}, max(offset) as offset from (
+                select {GROUP}, offset from {targets} union all select {GROUP}, offset from {before})
+            group by {GROUP}""")
+    return Moves(_moved(numbered, before), left, waiting, latest)
 
 
 def _moved(changes: Frame, before: Frame) -> Frame:
@@ -125,12 +130,6 @@ def _moved(changes: Frame, before: Frame) -> Frame:
                     l.offset, 0) as since
                 from b left join {before} l using ({GROUP})
                 where target_offset is not null""")
-
-
-def _latest(targets: Frame, before: Frame) -> Frame:
-    return targets.query(f"""select {GROUP}, max(offset) as offset from (
-                select {GROUP}, offset from {targets} union all select {GROUP}, offset from {before})
-            group by {GROUP}""")
 
 
 class Steps(NamedTuple):
@@ -195,12 +194,7 @@ class GroupSequence(NamedTuple):
 
 
 def sequence(
-    line: Line,
-    groups: Frame,
-    targets: Frame | None,
-    moved: Frame | None,
-    classic: Frame | None,
-    was: Frame,
+    line: Line, groups: Frame, targets: Frame | None, moved: Frame | None, classic: Frame | None, was: Frame
 ) -> GroupSequence:
     """Joins all records in one sequence. `classic`: from `classic_steps`; `was`: carried by the last batch. None where
     there are no such records."""

@@ -6,6 +6,7 @@ They count as held by a member without a name, so ownership.py finds only those 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sidecar.audit.gold.frames import Frame
@@ -29,49 +30,28 @@ class Wanted(NamedTuple):
     """Places that were initialised, `since_offset`: the record from which `after_ms` counts; 0: nobody subscribes."""
 
 
-def wanted(
-    placeholders: Frame,
-    members: Frame,
-    holdings: Frame,
-    initialised: Frame,
-    subscribed: Frame,
-    held: Frame,
-    since: Frame,
-) -> Wanted:
+def wanted(placeholders: Frame, members: Frame, holdings: Frame, was: Mapping[str, Frame]) -> Wanted:
     """Returns events of the nameless member, and the state that the next batch needs. `placeholders`, `members`: valid
-    records; `holdings`: events of holdings; `initialised`, `subscribed`, `since`: state that the last batch left;
-    `held`: its open intervals."""
-    shown = chain(
-        "'' as member_id, case when not deleted then initialised end as value",
-        "'' as member_id, initialised as value",
-        placeholders,
-        initialised,
-    )
-    named = chain(
-        "member_id, case when not deleted then topic_names end as value",
-        "member_id, topic_names as value",
-        members,
-        subscribed,
-    )
+    records; `holdings`: events of holdings; `was`: what the last batch left."""
+    value = "case when not deleted then {} end as value".format
+    new, old = f"'' as member_id, {value('initialised')}", "'' as member_id, initialised as value"
+    shown = chain(new, old, placeholders, was["initialised"])
+    new, old = f"member_id, {value('topic_names')}", "member_id, topic_names as value"
+    named = chain(new, old, members, was["subscribed"])
     places = shown.query(f"""
         with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as t, 1 as gain from {shown}
                 union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {shown})
             select {GROUP}, n, log_ms, written_ms, why, t.topic_id as topic_key, t.topic as topic,
                 unnest(t.partitions) as partition, gain from a""").computed()
     topics = begun_or_ended(named)
-    events = _events(places, topics, holdings, held)
-    line = _since(topics, since)
+    events = _events(places, topics, holdings, was["intervals"])
+    # Those that the last batch left open are in no new record.
+    line = topics.query(f"""select {GROUP}, topic, n, log_ms, written_ms, now from {topics} where n >= 0
+        union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {was["wanted_topics"]}""").computed()
     latest = line.query(f"""select * exclude (latest, now) from (select *, lead(1) over
         (partition by {GROUP}, topic order by n) is null as latest from {line}) where latest and now > 0""")
     last = left(shown, "initialised"), left(named, "topic_names")
     return Wanted(events, *last, latest, _initialised(places, line))
-
-
-def _since(topics: Frame, was: Frame) -> Frame:
-    """Returns when subscriptions to topics began (`now` > 0) and ended. `was`: the begins of those that the last batch
-    left open, which are in no new record."""
-    return topics.query(f"""select {GROUP}, topic, n, log_ms, written_ms, now from {topics} where n >= 0
-            union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {was}""").computed()
 
 
 def _initialised(places: Frame, topics: Frame) -> Frame:

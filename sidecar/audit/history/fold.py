@@ -273,13 +273,15 @@ class Fold:
         for place in sorted(owned.keys() - held.keys()):
             ended = owned.pop(place)
             ended.to_offset, ended.to_ms, ended.to_why = row["offset"], row["time_ms"], row["why"]
-            ended.to_exact = self._exact
+            ended.to_exact = self._exact and ended.stretches[-1].until is None
             self._cut(ended, row)
 
     def _cut(self, held: Interval, row: Any) -> None:
-        """Ends the interval's last stretch right before this record, or at the last record before missing ones."""
+        """Ends the interval's last stretch right before this record, or at the last record before missing ones. One
+        that an unreadable record has ended stays so: the member's tombstone tells nothing of it."""
         last, known = held.stretches[-1], self._last_current[held.member_id]
-        last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
+        if last.until is None:
+            last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
 
     def _hold(
         self, row: Any, member: str, held: Held, epoch: int, place_name: Callable[[str, int], str] = topic_place

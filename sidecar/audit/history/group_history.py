@@ -13,7 +13,6 @@ from sidecar.audit.history.fold import Fold, Interval
 from sidecar.audit.history.topic import Row
 from sidecar.core.kinds import REGISTRY
 from sidecar.core.runtime.records import Role
-from sidecar.core.runtime.registry import Registry
 from sidecar.state.codec import CONFIG, OWNER_CLAIM
 
 
@@ -42,10 +41,10 @@ class History:
     intervals: list[Interval] = field(default_factory=list)
 
 
-def history(group_id: str, rows: Iterable[Row], registry: Registry = REGISTRY) -> History:
+def history(group_id: str, rows: Iterable[Row]) -> History:
     """Returns a group's history. `rows`: of its partition, in the order of the log; other groups' rows are skipped."""
     result, fold = History(group_id), Fold()
-    maker = _EventMaker(group_id, result.events, registry)
+    maker = _EventMaker(group_id, result.events)
     for row in rows:
         if row["group_id"] not in ("", group_id):
             continue
@@ -89,10 +88,9 @@ def _moves(intervals: Sequence[Interval]) -> list[Event]:
 class _EventMaker:
     """Makes events of records with the `history` functions of their kind. `_last`: the last value of each key."""
 
-    def __init__(self, group_id: str, events: list[Event], registry: Registry = REGISTRY) -> None:
+    def __init__(self, group_id: str, events: list[Event]) -> None:
         self._group_id = group_id
         self._events = events
-        self._registry = registry
         self._last: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._targets = 0
 
@@ -106,13 +104,13 @@ class _EventMaker:
             self.add(row, "coordinator", f"sidecar {body['node_id']}", f"{body['address']}, took over")
         elif row["kind"] == CONFIG and row["group_id"] == self._group_id:
             self.add(row, "setting", row["sub_id"], "removed" if body is None else f"= {body['value']}")
-        elif row["kind"] in self._registry.records:
+        elif row["kind"] in REGISTRY.records:
             self._of_kind(row, body, last)
         if body is not None:
             self._last[key] = body
 
     def _of_kind(self, row: Row, body: Any, last: Any) -> None:
-        of = self._registry.records[row["kind"]]
+        of = REGISTRY.records[row["kind"]]
         changed, role = "", of.record.role
         if role is Role.TARGET:
             self._targets += body is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -27,6 +28,7 @@ from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import even, numbered, parallelism
 from sidecar.audit.lake.storage import folder_at, put_json, read_json
 from sidecar.audit.source.kafka import RECORDS_PER_TASK
+from sidecar.audit.source.options import Ranges
 from sidecar.audit.source.uri import Source, open_source
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
@@ -137,7 +139,8 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
         raise Refused(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
     known = read_json(lake.record(n, attempt))
     plan = msgspec.convert(known["plan"], Plan, strict=False)
-    claims = {p: [c] for p, c in before.claims.items() if p not in plan.lost}  # lost offsets may have had later claims
+    lost = {**({} if before.more else _overtaken(lake, before, plan)), **plan.lost}
+    claims = {p: [c] for p, c in before.claims.items() if p not in lost}  # what was lost may have had later claims
     for p, offset, epoch in sorted(known["claims"]):
         claims.setdefault(p, []).append((offset, epoch))
     schemas = {**before.schemas, **known["schemas"]}
@@ -147,11 +150,21 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
         position[p] = max(at, position.get(p, 0))
     last = {p: c[-1] for p, c in claims.items()}
     now = int(time.time() * 1000)
-    about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, plan.lost)
+    about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, lost)
     done = Batch(n, *about, position, counts, last, schemas, now, plan.more)
     if lake.last_batch() < n:
         put_json(lake.record(n), asdict(done))
     return done
+
+
+def _overtaken(lake: Lake, before: Batch, plan: Plan) -> Ranges:
+    """Returns the begins of ranges in which an offset has no record. The batch `before` had read all that was there, so
+    compaction has overtaken it, and may have left nothing of a member that left, nor of a claim."""
+    rows: Counter[int] = Counter()
+    for f in lake.files(BRONZE, plan.batch):
+        rows[int(dict(f.partition)["state_partition"] or 0)] += f.rows
+    new = {p: r for p, r in plan.ranges.items() if p in before.position}
+    return {p: (begin, begin) for p, (begin, end) in new.items() if rows[p] < end - begin}
 
 
 def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions: Sequence[int]) -> list[FileInfo]:

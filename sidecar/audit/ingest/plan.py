@@ -26,8 +26,9 @@ class Plan:
 @dataclass
 class Batch:
     """A finished batch, as it is recorded. `ranges`: the offsets that it read; `lost`: those before them that were
-    never read, from 0 if it was the first of its partition; `position`: next offset of each partition; `claims`: the
-    last claim of each partition, offset and owner epoch; `schemas`: all that were ever seen in the topic."""
+    never read, from 0 if it was the first of its partition, and an empty range where compaction had overtaken it;
+    `position`: next offset of each partition; `claims`: the last claim of each partition, offset and owner epoch;
+    `schemas`: all that were ever seen in the topic."""
 
     number: int
     source: str

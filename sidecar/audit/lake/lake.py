@@ -17,7 +17,7 @@ a file system that the driver and all executors share, or in an object store (st
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,7 @@ class Lake(DeltaTables):
         records = {record["number"]: record for record in (*filter(None, own), *packed)}
         return [records[number] for number in sorted(records)]
 
-    def done(self, tables: Sequence[Table]) -> int:
+    def done(self, tables: Iterable[Table]) -> int:
         """Number of the last batch that all of these have."""
         return min(self.committed(table) for table in tables)
 
@@ -161,9 +161,13 @@ class Lake(DeltaTables):
         if not paths:
             return table.arrow.empty_table().select(names)
         try:
-            return dataset(table, paths, str(self.folder(table))).to_table(columns=names, filter=where)
+            rows = dataset(table, paths, str(self.folder(table))).to_table(columns=names, filter=where)
         except (OSError, pa.ArrowInvalid) as exc:
             raise unreadable(table, exc) from exc
+        lacking = [n for n in names if rows[n].null_count and not table.arrow.field(n).nullable]
+        if lacking:
+            raise AuditError(f"{table.layer}.{table.name} is of an earlier version, without {lacking[0]}: run again.")
+        return rows
 
     def sql(self, table: Table, db: Any = None) -> str:
         """The table in this DuckDB, or in any, as what may follow FROM. It names files, so it is of one moment."""

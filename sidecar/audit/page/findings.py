@@ -68,16 +68,12 @@ def _overlaps(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
     for n, r in enumerate(table.each_row()):
         g = groups.number[r["state_partition"], r["group_id"]]
         place, new, old = groups.place(g, table, n), r["member_id"], r["other_member_id"]
-        ends = (
-            groups.end(g, place, new, r["from_offset"]),
-            groups.end(g, place, old, r["other_from_offset"]),
-        )
         proven = r["grade"] == "proven"
         yield Finding(
             kind="overlap" if proven else "overlap?",
             grave=FAULT if proven else POSSIBLE,
             ms=r["ms"],
-            end=max(min(until if e is None else e for e in ends), r["ms"]),
+            end=max(until if r["to_ms"] is None else r["to_ms"], r["ms"]),
             offset=r["offset"],
             partition=r["state_partition"],
             text=f"{groups.place_name(g, place)}: {groups.called(g, new)} began while {groups.called(g, old)}"
@@ -111,8 +107,10 @@ def _stale_writes(source: Source, groups: Groups) -> Iterator[Finding]:
 def _went_back(source: Source, groups: Groups) -> Iterator[Finding]:
     for r in source.rows("rebalances", where={"went_back": [True]}).each_row():
         name = "generation" if r["kind"] == "classic" else "epoch"
+        sure = r["grade"] == "proven"
         text = f"{name} {r['epoch']} is not higher than the one before it{_reason(r)}"
-        yield _moment("back", FAULT, r, text, groups, at="from_")
+        text += " (perhaps the group had gone: records are missing)" * (not sure)
+        yield _moment("back", FAULT if sure else POSSIBLE, r, text, groups, at="from_")
 
 
 def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidecar.audit.gold.completeness import Completeness
-from sidecar.audit.page.kinds import FAULT, FREE, LONGEST, NOTE, POSSIBLE, Finding, span
+from sidecar.audit.page.kinds import FAULT, FREE, NOTE, POSSIBLE, Finding, span
 from sidecar.audit.page.lives import lives, pack_intervals, pack_rebalances, pack_unowned
 from sidecar.audit.page.pack import NONE, Bar, Rows, Texts, merged, split_budget
 from sidecar.audit.page.source import Budget, Source
@@ -47,10 +47,10 @@ class Groups:
             "unowned": source.unowned(),
         }
         self.left_out: list[str] = []
-        more = ("setting_changes", "streams_not_ready", "streams_standby_coverage")
-        named = [*self._tables.values(), *map(source.rows, more)]
+        named = [*self._tables.values(), *map(source.rows, ("streams_not_ready", "streams_standby_coverage"))]
         keys = {k for t in named for k in t.each("state_partition", "group_id")} | set(covered.groups)
-        self.keys: list[Key] = sorted((k for k in keys if k[1]), key=lambda k: (k[1], k[0]))
+        keys |= {k for k in source.rows("setting_changes").each("state_partition", "group_id") if k[1]}  # else brokers'
+        self.keys: list[Key] = sorted(keys, key=lambda k: (k[1], k[0]))
         self.number = {key: n for n, key in enumerate(self.keys)}
         self._groups = [Group() for _ in self.keys]
         for name, table in self._tables.items():
@@ -58,8 +58,6 @@ class Groups:
                 self._groups[self.number[key]].rows[name].append(n)
         for g in self._groups:
             self._meet(g)
-        self._ends: dict[tuple[int, int, str, int], int | None] = {}
-        self._index_ends()
 
     def _meet(self, g: Group) -> None:
         """Numbers a group's members and partitions, and sets the spans of time in which it had members."""
@@ -67,23 +65,18 @@ class Groups:
         g.rows["members"].sort(key=lambda n: (members["from_ms"][n], members["from_offset"][n]))
         for n in g.rows["members"]:
             g.owners.setdefault(members["member_id"][n], len(g.owners))
-            ids = (members[c][n] for c in ("client_id", "instance_id", "process_id"))
-            g.clients[members["member_id"][n]] = tuple(ids)
+            g.clients[members["member_id"][n]] = tuple(
+                members[c][n] for c in ("client_id", "instance_id", "process_id")
+            )
         g.rows["intervals"].sort(key=lambda n: (intervals["from_ms"][n], intervals["from_offset"][n]))
         for n in g.rows["intervals"]:
             g.owners.setdefault(intervals["member_id"][n], len(g.owners))
-        for name in ("intervals", "unowned", "second_owners"):
-            t = self._tables[name]
-            for n in g.rows[name]:
-                if t["topic_id"][n]:
-                    g.ids.setdefault(t["topic"][n] or t["topic_key"][n], set()).add(t["topic_key"][n])
+        placed = [(self._tables[name], n) for name in ("intervals", "unowned", "second_owners") for n in g.rows[name]]
+        for t, n in placed:
+            if t["topic_id"][n]:
+                g.ids.setdefault(t["topic"][n] or t["topic_key"][n], set()).add(t["topic_key"][n])
         self._put_beside(g)
-        seen = {
-            self._key(g, self._tables[name], n)
-            for name in ("intervals", "unowned", "second_owners")
-            for n in g.rows[name]
-        }
-        g.places = {key: n for n, key in enumerate(sorted(seen))}
+        g.places = {key: k for k, key in enumerate(sorted({self._key(g, t, n) for t, n in placed}))}
         g.names = [
             f"{name}-{p}{f' ({topic_id})' if topic_id else ''}{f' [{lane + 1}]' if lane else ''}"
             for name, p, topic_id, lane in g.places
@@ -111,19 +104,6 @@ class Groups:
         task = "task " if t["kind"][n] == "streams" else ""
         return f"{task}{name}", t["partition"][n], t["topic_key"][n] if several else "", lane
 
-    def _index_ends(self) -> None:
-        """Indexes the ends of intervals that an overlap names."""
-        overlaps, intervals = self._tables["second_owners"], self._tables["intervals"]
-        wanted = set(overlaps["from_offset"]) | set(overlaps["other_from_offset"])
-        for number, g in enumerate(self._groups):
-            if not g.rows["second_owners"]:
-                continue
-            for n in g.rows["intervals"]:
-                if intervals["from_offset"][n] in wanted:
-                    place = g.places[self._key(g, intervals, n)]
-                    key = (number, place, intervals["member_id"][n], intervals["from_offset"][n])
-                    self._ends[key] = intervals["to_ms"][n]
-
     def place(self, group: int, table: Rows, row: int) -> int:
         g = self._groups[group]
         return g.places[self._key(g, table, row)]
@@ -145,9 +125,6 @@ class Groups:
             return member
         client = g.clients.get(member, ("", None, None))[0]
         return f"m{g.owners[member] + 1} ({client or member})"
-
-    def end(self, group: int, place: int, member: str, from_offset: int) -> int | None:
-        return self._ends.get((group, place, member, from_offset))
 
     def unowned_findings(self) -> Iterable[Finding]:
         """Yields findings of partitions that were unowned while the group had members: an empty group's are unowned by
@@ -245,13 +222,9 @@ class Groups:
         return lanes
 
     def _owners(self, g: Group) -> dict[str, Any]:
-        clients = [g.clients.get(m, (None, None, None)) for m in g.owners]
-        return {
-            "id": [self._texts(m) for m in g.owners],
-            "client": [self._texts(c[0]) for c in clients],
-            "instance": [self._texts(c[1]) for c in clients],
-            "process": [self._texts(c[2]) for c in clients],
-        }
+        named = [(m, *g.clients.get(m, (None, None, None))) for m in g.owners]
+        columns = enumerate(("id", "client", "instance", "process"))
+        return {name: [self._texts(names[n]) for names in named] for n, name in columns}
 
     def _head(self, n: int, takeovers: dict[int, int], mine: list[Finding]) -> dict[str, Any]:
         """Returns the group's entry in the index. A group's first epoch is no rebalance."""
@@ -263,27 +236,22 @@ class Groups:
         free = max((((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind in FREE), default=(NONE, NONE))
         covered = self._covered.of((sp, name))
         known = covered.completeness if covered else Completeness()
-        kinds = {t["kind"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of}
-        begins = [
-            t["from_ms"][k] for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of
-        ]
+        every = [(t, k) for t, of in ((r, turns), (m, g.rows["members"]), (i, g.rows["intervals"])) for k in of]
         return {
             "id": name,
             "sp": sp,
-            "kinds": sorted(kinds),
-            "from": min(begins, default=NONE),
+            "kinds": sorted({t["kind"][k] for t, k in every}),
+            "from": min((t["from_ms"][k] for t, k in every), default=NONE),
             "partitions": len({place[:3] for place in g.places}),
             "members": sum(m["to_ms"][k] is None for k in g.rows["members"]),
             "rebalances": sum(not r["anew"][k] for k in turns),
             "settle": longest[0],
             "settleAt": NONE if longest[1] == NONE else r["from_ms"][longest[1]],
-            "unsettled": sum(r["open"][k] and r["settled_ms"][k] is None for k in turns),
             "unowned": free[0],
             "unownedAt": free[1],
             "takeovers": takeovers.get(sp, NONE),
             "faults": sum(f.grave == FAULT for f in mine),
             "possible": sum(f.grave == POSSIBLE for f in mine),
-            "notes": sum(f.grave == NOTE and f.kind not in LONGEST for f in mine),
             "known": covered is not None,
             "missing": known.missing,
             "since": NONE if covered is None else covered.first_ms if known.since_ms is None else known.since_ms,

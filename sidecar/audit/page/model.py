@@ -13,9 +13,10 @@ from sidecar.audit.page.pack import NONE, Rows, Texts, deltas, duration
 from sidecar.audit.page.source import Budget, Period, Source
 from sidecar.core.runtime.commands import RENEWED
 
-VERSION = 1
 NEEDED = ("coverage", "intervals", "second_owners", "stale_writes", "unreadable")
 """Tables without which the verdict cannot be clean."""
+CLOCKS_APART_MS = 86_400_000
+"""Records may be that much newer than the time of the audit: other machines wrote them, by their own clocks."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,14 @@ def view(
     """Returns the page's data. `tables`: Arrow tables by their name in gold. `groups`: only these; all if empty.
 
     `checks`: results of other checks, as label, value and whether it is good; a bad one is a fault.
-    `until_ms`: time of the audit. The axis ends there, or with the last record or mark if that was before.
+    `until_ms`: time of the audit. The axis ends with the last record or mark, but no more than a day after that.
     `period`: only rows that touch it, also for the verdict. `lacks`: a sentence on what the tables lack of the lake."""
     budget = budget or Budget()
     source = Source(tables, groups, period)
     texts = Texts(budget.reasons)
     covered = verdict.coverage(source.rows("coverage", shared=True), groups)
-    end = _end(covered, marks, until_ms if period is None else min(until_ms, period.until_ms))
+    end = _end(covered, marks, until_ms)
+    end = end if period is None else min(end, period.until_ms)
     left_out = [f"The table {n} is not there: what it would show is not on this page." for n in source.absent]
     if period is not None:
         left_out.append(f"Only the time {period.words} is shown, with what reaches into it.")
@@ -65,7 +67,6 @@ def view(
     begin = _begin(packed, coordinators, all_findings, covered, marks, end)
     failed = [c[0] for c in checks if c[2] is False]
     return {
-        "version": VERSION,
         "title": title,
         "from": begin if period is None else max(begin, min(period.since_ms, end - 1)),
         "until": end,
@@ -82,7 +83,7 @@ def view(
 
 def _end(covered: verdict.Coverage, marks: Sequence[Mark], until_ms: int) -> int:
     known = covered.last_ms
-    return until_ms if known is None else min(until_ms, max([known, *(m.time_ms for m in marks)]))
+    return until_ms if known is None else min(until_ms + CLOCKS_APART_MS, max([known, *(m.time_ms for m in marks)]))
 
 
 def _begin(

@@ -6,27 +6,31 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.moments import shown
+from sidecar.audit.moments import FOR_EVER_MS, shown
 from sidecar.audit.page.pack import Rows, rows
 from sidecar.audit.tables.columns import BYTES, TIME
 from sidecar.audit.tables.gold import GOLD
 
-SINGLE = ("ms", "log_ms")
-"""Time columns of single moments. Spans have `from_ms`, and `to_ms` or `settled_ms`."""
+BEGINS, ENDS = ("from_ms", "ms", "log_ms"), ("to_ms", "settled_ms")
+"""Columns of times. What has none of `ENDS` is a single moment."""
+OWNED = ("state_partition", "group_id", "topic_key", "partition", "member_id", "from_offset")
+"""Columns that identify an interval."""
 
 
 @dataclass(frozen=True)
 class Period:
-    """A period in Unix ms, both ends included. `since_ms` 0: from the beginning on."""
+    """A period in Unix ms, both ends included."""
 
-    since_ms: int
-    until_ms: int
+    since_ms: int = 0
+    until_ms: int = FOR_EVER_MS
 
     @property
     def words(self) -> str:
-        return f"{f'from {stamp(self.since_ms)} ' if self.since_ms else ''}until {stamp(self.until_ms)}"
+        since = [f"from {stamp(self.since_ms)}"] if self.since_ms > 0 else []
+        return " ".join(since + ([f"until {stamp(self.until_ms)}"] if self.until_ms < FOR_EVER_MS else []))
 
 
 def stamp(ms: int) -> str:
@@ -40,19 +44,33 @@ def within(tables: Mapping[str, Any], period: Period) -> dict[str, Any]:
 
 def _touching(table: Any, period: Period) -> Any:
     names = table.column_names
-    single = next((n for n in SINGLE if n in names), None)
-    if single is not None:
-        moment = table[single]
-        return table.filter(pc.and_(pc.greater_equal(moment, period.since_ms), pc.less_equal(moment, period.until_ms)))
-    if "from_ms" not in names:
+    if (begin := next((n for n in BEGINS if n in names), None)) is None:
         return table
-    ends = table["to_ms" if "to_ms" in names else "settled_ms"]
+    begins = table[begin]
+    ends = next((table[n] for n in ENDS if n in names), begins)
     goes_on = pc.is_null(ends)
     if "superseded" in names:
         goes_on = pc.and_(goes_on, pc.invert(table["superseded"]))
     lasts = pc.or_(goes_on, pc.fill_null(pc.greater_equal(ends, period.since_ms), False))
-    began_in = pc.greater_equal(table["from_ms"], period.since_ms)
-    return table.filter(pc.and_(pc.less_equal(table["from_ms"], period.until_ms), pc.or_(began_in, lasts)))
+    began_in = pc.greater_equal(begins, period.since_ms)
+    return table.filter(pc.and_(pc.less_equal(begins, period.until_ms), pc.or_(began_in, lasts)))
+
+
+def with_ends(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds to second owners `to_ms`, when the first of both ended. Null: neither has. It is the beginning where no
+    table tells it, as of tasks that are twice in one process."""
+    overlaps = tables.get("second_owners")
+    if not overlaps:
+        return dict(tables)
+    intervals, tasks = (tables.get(n, GOLD[n].arrow.empty_table()) for n in ("intervals", "streams_tasks"))
+    active = tasks.filter(pc.equal(tasks["role"], "active")).rename_columns({"subtopology": "topic_key"})
+    held = pa.concat_tables([table.select([*OWNED, "to_ms"]) for table in (intervals, active)])
+    for prefix in ("", "other_"):
+        theirs = held.rename_columns([*OWNED[:4], *(f"{prefix}{name}" for name in (*OWNED[4:], "to_ms"))])
+        overlaps = overlaps.join(theirs, theirs.column_names[:-1], join_type="left outer", use_threads=False)
+    ends = pc.min_element_wise(overlaps["to_ms"], overlaps["other_to_ms"])
+    known = pc.if_else(pc.or_(pc.is_valid(ends), overlaps["open"]), ends, overlaps["ms"])
+    return {**tables, "second_owners": overlaps.drop_columns(["to_ms", "other_to_ms"]).append_column("to_ms", known)}
 
 
 @dataclass(frozen=True)
@@ -79,7 +97,8 @@ class Source:
     """The tables as columns: all rows, or only those of some groups or some period."""
 
     def __init__(self, tables: Mapping[str, Any], groups: Collection[str], period: Period | None = None) -> None:
-        self._tables = tables if period is None else within(tables, period)
+        ended = with_ends(tables)
+        self._tables = ended if period is None else within(ended, period)
         self.groups = list(groups)
         self.absent = [name for name in GOLD if name not in tables]
         self._homes = self._partitions()
@@ -98,13 +117,15 @@ class Source:
         `shared`: also rows of no group, if they lie in the groups' state partitions or are settings of
         brokers."""
         where = dict(where or {})
-        names = [c.name for c in GOLD[name].columns if c.type not in (TIME, BYTES)]
+        table = self._tables.get(name)
+        schema = GOLD[name].arrow if table is None else table.schema
+        names = [f.name for f in schema if f.type not in (TIME, BYTES)]
         if self.groups:
             if "group_id" in names:
                 where["group_id"] = [*self.groups, "", None] if shared else self.groups
             if name != "setting_changes":
                 where["state_partition"] = self._homes
-        return rows(self._tables.get(name), names, where)
+        return rows(table, names, where)
 
     def holdings(self) -> Rows:
         """Returns intervals, and holdings of share and streams groups as rows like them. A task that is not active has

@@ -110,10 +110,8 @@ def verdict(
         "known": known,
         "complete": complete,
         "since": NONE if since is None or not known else since,
-        "first": NONE if covered.first_ms is None else covered.first_ms,
         "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
         "missing": now.missing,
-        "lost": now.lost + now.not_read,
         **_words(state, grave, faults, since if known else None, lack, reasons(now, unreadable), now.complete, period),
     }
 

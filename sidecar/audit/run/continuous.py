@@ -20,11 +20,12 @@ from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.maintain import maintain
-from sidecar.audit.run.pipeline import audit, to_date
+from sidecar.audit.run.pipeline import audit
 from sidecar.audit.run.verdict import Verdict, verdict
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import Lag, lags
 from sidecar.audit.source.uri import open_source
+from sidecar.audit.tables.gold import GOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +117,7 @@ class Continuous:
     def run(self) -> None:
         """Runs batches until `stopped` is set. Waits for a topic that does not exist yet. The first batch raises
         AuditError, because nothing has worked so far; later ones are tried again."""
-        if to_date(self.lake):
+        if 0 <= self.lake.last_batch() == self.lake.done(GOLD.values()):
             self._baseline = self._judge()
         self._wait_for_topic()
         while not self.stopped.is_set():

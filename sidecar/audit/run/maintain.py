@@ -40,7 +40,7 @@ class Maintained:
         )
 
 
-def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BYTES) -> Maintained:
+def maintain(lake: Lake, hours: int = RETENTION_HOURS) -> Maintained:
     """`hours`: how long what was replaced is kept for readers that have begun with it, and what is not visible for
     writers that have not ended. Raises AuditError."""
     lake.require()
@@ -48,9 +48,9 @@ def maintain(lake: Lake, hours: int = RETENTION_HOURS, full_bytes: int = FULL_BY
     for incarnation in range(lake.incarnation + 1):
         one = Lake.at(lake.base, incarnation)
         # The last batch that nobody has to find by its number any more: gold was made of it.
-        over = min(one.last_batch(), one.done(list(GOLD.values())))
+        over = min(one.last_batch(), one.done(GOLD.values()))
         for table in TABLES if over >= 0 else ():
-            merged, into = one.compact(table, over, full_bytes)
+            merged, into = one.compact(table, over, FULL_BYTES)
             report.merged, report.into = report.merged + merged, report.into + into
             report.removed += len(one.vacuum(table, hours))
         report.packed += _pack_records(one, over - 1)

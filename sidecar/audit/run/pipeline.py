@@ -54,7 +54,7 @@ def audit(
 def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
     """Returns about how many records `audit` would process; 0 if everything is up to date. Needs no Spark. Raises
     AuditError."""
-    behind = lake.last_batch() >= 0 and not _up_to_date(lake)
+    behind = lake.done(GOLD.values()) < lake.last_batch()
     return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
 
 
@@ -65,31 +65,17 @@ def make_gold(
     `memory_per_task`, such as 2GB. Raises AuditError."""
     made = 0
     lake.setup(list(GOLD.values()))
-    while (n := _done(lake) + 1) <= lake.last_batch():
+    while (n := lake.done(GOLD.values()) + 1) <= lake.last_batch():
         try:
             part = gold_input(lake, n)
             _batch(spark, lake, part, options or {})
         except FASTER:
-            if _done(lake) < n:
+            if lake.done(GOLD.values()) < n:
                 raise
             continue
         made += 1
         say(f"batch {part.batch}: gold is up to date")
     return made
-
-
-def to_date(lake: Lake) -> bool:
-    """Returns whether the lake has a batch, and gold has the last one."""
-    return lake.last_batch() >= 0 and _up_to_date(lake)
-
-
-def _up_to_date(lake: Lake) -> bool:
-    return _done(lake) == lake.last_batch()
-
-
-def _done(lake: Lake) -> int:
-    """Returns the last batch that every table of gold has."""
-    return lake.done(list(GOLD.values()))
 
 
 def _left(lake: Lake, batch: int) -> Folder:

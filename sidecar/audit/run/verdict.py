@@ -20,9 +20,9 @@ PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
 @dataclass(frozen=True)
 class Verdict:
     """Findings of the whole lake, in numbers. `proven` and `possible`: second owners; `stale_writes`: records of fenced
-    coordinators; `went_back`: epochs that went back; `unreadable`: records that cannot be decoded; `completeness`:
-    completeness of the history (completeness.py); `unknown`: state partitions that were read and of which gold has no
-    coverage; `gold_batch`, `last_batch`: the last batch of all tables of gold, and of bronze."""
+    coordinators; `went_back`: epochs that certainly went back; `unreadable`: records that cannot be decoded;
+    `completeness`: completeness of the history (completeness.py); `unknown`: state partitions that were read and of
+    which gold has no coverage; `gold_batch`, `last_batch`: the last batch of all tables of gold, and of bronze."""
 
     proven: int
     possible: int
@@ -104,17 +104,17 @@ def verdict(lake: Lake) -> Verdict:
     """Returns the lake's verdict. Reads little: findings, and a row for each group.
 
     Gold's batch is read first and bronze's last: if they are the same, no table of gold has changed meanwhile."""
-    gold_batch = lake.done(list(GOLD.values()))
+    gold_batch = lake.done(GOLD.values())
     overlaps = lake.read_arrow(GOLD["second_owners"], ["grade"]).column("grade").to_pylist()
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
-    back = lake.read_arrow(GOLD["rebalances"], ["went_back"]).column("went_back")
+    back = lake.read_arrow(GOLD["rebalances"], ["grade"], pc.field("went_back")).column("grade").to_pylist()
     partitions = {c["state_partition"] for c in covered if c["scope"] == "partition"}
     positions = (lake.batch(lake.last_batch()) or {"position": {}})["position"]
     return Verdict(
         proven=overlaps.count("proven"),
         possible=overlaps.count("possible"),
         stale_writes=sum(f.rows for f in lake.files(GOLD["stale_writes"])),
-        went_back=pc.sum(back).as_py() or 0,
+        went_back=back.count("proven"),
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
         completeness=combined(completeness(c) for c in covered if c["scope"] == "partition"),
         unknown=len(positions.keys() - {str(p) for p in partitions}),

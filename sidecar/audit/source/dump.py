@@ -57,10 +57,6 @@ def files_below(path: Path, endings: tuple[str, ...], hidden: tuple[str, ...] = 
     return files
 
 
-def dump_files(path: Path) -> list[Path]:
-    return files_below(path, ENDINGS)
-
-
 def open_dump(path: Path) -> IO[bytes]:
     """Opens a dump for writing, compressed if the name ends in .gz."""
     return gzip.open(path, "wb") if path.name.endswith(".gz") else path.open("wb")  # type: ignore[return-value]
@@ -83,5 +79,5 @@ def records_of(file: Path) -> Iterator[DumpRecord]:
 
 def read_dump(path: Path) -> Iterator[DumpRecord]:
     """Yields all records. Raises AuditError, which names the first invalid line."""
-    for file in dump_files(path):
+    for file in files_below(path, ENDINGS):
         yield from records_of(file)

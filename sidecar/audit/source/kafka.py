@@ -8,14 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import (
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -57,56 +50,18 @@ LIBRARY = {
 
 
 @dataclass(frozen=True)
-class KafkaOptions:
-    """Options of the Kafka source. `client`: properties that are passed to the Kafka client."""
-
-    bootstrap: str
-    topic: str
-    client: Mapping[str, str]
-    records_per_task: int = RECORDS_PER_TASK
-
-    @classmethod
-    def of(cls, address: str, options: Mapping[str, str]) -> KafkaOptions:
-        """Returns the options for an `address` HOST:PORT[,HOST:PORT...][/TOPIC]. Raises AuditError."""
-        bootstrap, _, topic = address.partition("/")
-        if not bootstrap:
-            raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
-        client = {n[len("kafka.") :]: v for n, v in options.items() if n.startswith("kafka.")}
-        try:
-            librdkafka_of(client)
-        except SecurityError as exc:
-            raise Misused(f"--command-config or kafka.NAME=VALUE: {exc}") from None
-        wrong = sorted(FIXED.keys() & client.keys())
-        if wrong:
-            raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
-        size = number(options, "records_per_task", RECORDS_PER_TASK)
-        return cls(bootstrap, topic or options.get("topic", TOPIC), client, size)
-
-    def config(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
-
-    def consumer(self, trouble: list[str] | None = None) -> Any:
-        """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
-        callbacks = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
-        try:
-            return Consumer({**self.config(), **FIXED, **callbacks})
-        except KafkaException as exc:
-            raise AuditError(f"kafka.NAME=VALUE: {exc.args[0].str()}") from None
-
-
-@dataclass(frozen=True)
 class KafkaSplit:
     """The offsets [start, end) of one topic partition."""
 
-    options: KafkaOptions
+    source: KafkaSource
     partition: int
     start: int
     end: int
 
     def batches(self) -> Iterator[Any]:
-        name = f"{self.options.topic}-{self.partition}"
-        with closing(self.options.consumer()) as consumer:
-            consumer.assign([TopicPartition(self.options.topic, self.partition, self.start)])
+        name = f"{self.source.topic}-{self.partition}"
+        with closing(self.source.consumer()) as consumer:
+            consumer.assign([TopicPartition(self.source.topic, self.partition, self.start)])
             seen, ended, following = time.monotonic(), False, self.start
             while not ended:
                 # `consume` waits for all the records it is asked for, although the partition may end before.
@@ -151,18 +106,51 @@ def _batch(partition: int, records: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class KafkaSource:
-    options: KafkaOptions
+    """The topic. `client`: properties that are passed to the Kafka client."""
+
+    bootstrap: str
+    topic: str
+    client: Mapping[str, str]
+    records_per_task: int = RECORDS_PER_TASK
+
+    @classmethod
+    def of(cls, address: str, options: Mapping[str, str]) -> KafkaSource:
+        """Returns the source at an `address` HOST:PORT[,HOST:PORT...][/TOPIC]. Raises AuditError."""
+        bootstrap, _, topic = address.partition("/")
+        if not bootstrap:
+            raise AuditError("the address has no broker: write kafka://HOST:PORT[,HOST:PORT...]")
+        client = {n[len("kafka.") :]: v for n, v in options.items() if n.startswith("kafka.")}
+        try:
+            librdkafka_of(client)
+        except SecurityError as exc:
+            raise Misused(f"--command-config or kafka.NAME=VALUE: {exc}") from None
+        wrong = sorted(FIXED.keys() & client.keys())
+        if wrong:
+            raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
+        size = number(options, "records_per_task", RECORDS_PER_TASK)
+        return cls(bootstrap, topic or options.get("topic", TOPIC), client, size)
+
+    def config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, **LIBRARY, **librdkafka_of(self.client)}
+
+    def consumer(self, trouble: list[str] | None = None) -> Any:
+        """Returns a consumer. When it is polled, it adds its connection errors to `trouble`. Raises AuditError."""
+        callbacks = {} if trouble is None else {"error_cb": lambda error: trouble.append(error.str())}
+        try:
+            return Consumer({**self.config(), **FIXED, **callbacks})
+        except KafkaException as exc:
+            raise AuditError(f"kafka.NAME=VALUE: {exc.args[0].str()}") from None
 
     @property
     def shown(self) -> str:
-        return f"kafka://{self.options.bootstrap}/{self.options.topic}"
+        return f"kafka://{self.bootstrap}/{self.topic}"
 
     def identity(self) -> str:
         """Returns the topic's id, which a re-created topic changes; empty if its brokers give topics no ids."""
-        admin = AdminClient(self.options.config())
+        admin = AdminClient(self.config())
         try:
-            futures = admin.describe_topics(TopicCollection([self.options.topic]), request_timeout=TIMEOUT_S)
-            description = futures[self.options.topic].result()
+            futures = admin.describe_topics(TopicCollection([self.topic]), request_timeout=TIMEOUT_S)
+            description = futures[self.topic].result()
         except KafkaException as exc:
             raise self._failed("its id", exc) from exc
         topic_id = str(description.topic_id)
@@ -170,7 +158,7 @@ class KafkaSource:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Returns each partition's first offset, and the next one to be written."""
-        topic = self.options.topic
+        topic = self.topic
         with self._asked("its offsets") as consumer:
             metadata = in_slices(lambda s: consumer.list_topics(topic, timeout=s), TIMEOUT_S).topics[topic]
             if metadata.error is not None:
@@ -179,9 +167,9 @@ class KafkaSource:
             return {p: log_bounds(consumer, TopicPartition(topic, p), TIMEOUT_S) for p in parts}
 
     def splits(self, ranges: Ranges) -> list[KafkaSplit]:
-        size = self.options.records_per_task
+        size = self.records_per_task
         return [
-            KafkaSplit(self.options, p, at, min(at + size, end))
+            KafkaSplit(self, p, at, min(at + size, end))
             for p, (start, end) in sorted(ranges.items())
             for at in range(start, end, size)
         ]
@@ -189,7 +177,7 @@ class KafkaSource:
     def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
         """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
         with self._asked("offsets by their times") as consumer:
-            times = [TopicPartition(self.options.topic, p, max(0, ms - 1)) for p in partitions]
+            times = [TopicPartition(self.topic, p, max(0, ms - 1)) for p in partitions]
             offsets = in_slices(lambda s: consumer.offsets_for_times(times, timeout=s), TIMEOUT_S)
             wrong = next((t.error for t in offsets if t.error is not None), None)
             if wrong is not None:
@@ -198,19 +186,19 @@ class KafkaSource:
 
     def setting(self, name: str) -> str | None:
         """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
-        resource = ConfigResource(ResourceType.TOPIC, self.options.topic)
-        admin = AdminClient(self.options.config())  # must outlive its response
+        resource = ConfigResource(ResourceType.TOPIC, self.topic)
+        admin = AdminClient(self.config())  # must outlive its response
         try:
             futures = admin.describe_configs([resource], request_timeout=TIMEOUT_S)
             entry = futures[resource].result().get(name)
         except KafkaException as exc:
-            raise AuditError(f"settings of {self.options.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
+            raise AuditError(f"settings of {self.topic}: {exc.args[0]}; DescribeConfigs is needed") from exc
         return None if entry is None else entry.value
 
     def first_times(self, ranges: Ranges) -> dict[int, int]:
         """Returns the log time of the first record in each partition's range; partitions without one are left out."""
-        name, waiting, times = self.options.topic, dict(ranges), dict[int, int]()
-        with closing(self.options.consumer()) as consumer:
+        name, waiting, times = self.topic, dict(ranges), dict[int, int]()
+        with closing(self.consumer()) as consumer:
             consumer.assign([TopicPartition(name, p, start) for p, (start, _) in ranges.items()])
             end = time.monotonic() + TIMEOUT_S
             while waiting:
@@ -231,7 +219,7 @@ class KafkaSource:
     def _asked(self, what: str) -> Iterator[Any]:
         """Yields a consumer to ask for `what`. Raises AuditError, which knows the client's connection errors."""
         trouble: list[str] = []
-        with closing(self.options.consumer(trouble)) as consumer:
+        with closing(self.consumer(trouble)) as consumer:
             try:
                 yield consumer
             except KafkaException as exc:

@@ -25,8 +25,8 @@ from sidecar.audit.lake.files import folders_of
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch
-from sidecar.audit.source.dump import TIME_TYPES, DumpRecord, dump_files, files_below, read_dump, records_of
-from sidecar.audit.source.kafka import AT_ONCE, KafkaOptions, KafkaSource
+from sidecar.audit.source.dump import ENDINGS, TIME_TYPES, DumpRecord, files_below, read_dump, records_of
+from sidecar.audit.source.kafka import AT_ONCE, KafkaSource
 from sidecar.audit.source.options import RUN, Ranges, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.gold import GOLD
@@ -60,7 +60,7 @@ def open_source(uri: str, options: Mapping[str, str] | None = None, known: tuple
     scheme, separator, rest = uri.partition("://")
     if separator:
         if scheme == "kafka":
-            return KafkaSource(KafkaOptions.of(rest, options or {}))
+            return KafkaSource.of(rest, options or {})
         if scheme in SCHEMES:
             return CopySource("delta", folder_at(uri))
         if scheme == "delta":
@@ -283,4 +283,4 @@ class DumpSource:
         return ranges
 
     def splits(self, ranges: Ranges) -> list[DumpSplit]:
-        return [DumpSplit(p, ranges) for p in dump_files(self.path)] if ranges else []
+        return [DumpSplit(p, ranges) for p in files_below(self.path, ENDINGS)] if ranges else []

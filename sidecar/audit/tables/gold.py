@@ -18,8 +18,8 @@ certain only until the record before. From there on no statement on absence is `
 that are not known here have no such effect: a newer version writes them beside those that are.
 
 This holds if records are read before they can be compacted or were compacted before the first was read. A reader that
-compaction overtakes later is found out with the first missing value, and what gold has of the time since then may be
-wrong; so may a key that in that time was ended, begun anew, and left at just the next revision.
+compaction overtakes later finds offsets without a record behind the last one that it had read. What was carried to
+there may have ended without a trace, so it counts as if the offsets before were never read.
 
 Times that end in `ms` are Unix ms. `written` is the writer's clock, the others are the timestamps of the log.
 """
@@ -214,7 +214,8 @@ TABLES = (
         Column(
             "went_back",
             FLAG,
-            "Its epoch is not higher than that of the one before, and the group had not gone. There must be none.",
+            "Its epoch is not higher than that of the one before, and the group had not gone. There must be no proven"
+            " one: of a possible one, the record that removed the group may be missing.",
         ),
         *at("from_", "The record that began it; in a classic group that of PreparingRebalance."),
         Column("why", TEXT, "Why that was written."),
@@ -442,7 +443,7 @@ INVARIANTS: dict[str, tuple[str, str]] = {
     ),
     "epochs_rise": (
         "The epoch of a group goes back only if the group began anew.",
-        "select * from rebalances where went_back",
+        "select * from rebalances where went_back and grade = 'proven'",
     ),
     **{
         f"{t}_order": ("Nothing ends before it began.", f"select * from {t} where from_offset >= to_offset")

@@ -20,19 +20,14 @@ PLACE = (
     Column("topic", TEXT, "Name of the topic, or the subtopology; empty if it was not known."),
     Column("partition", INT, "Partition of the topic, or of the task."),
 )
-GRADE = Column(
-    "grade",
-    TEXT,
-    "`proven`; or `possible`: records may be missing that said otherwise.",
-)
+GRADE = Column("grade", TEXT, "`proven`; or `possible`: records may be missing that said otherwise.")
 EARLIER = "a tombstone of an earlier version"
 OPEN_END = "it has not ended"
 
 
-def at(prefix: str, doc: str, null: str = "", written: str = EARLIER) -> tuple[Column, ...]:
-    """Returns the columns of a record's offset and times. `written`: when the writer's time is null although there is a
-    record."""
-    unwritten = "; ".join(filter(None, (null, written)))
+def at(prefix: str, doc: str, null: str = "") -> tuple[Column, ...]:
+    """Returns the columns of a record's offset and times."""
+    unwritten = "; ".join(filter(None, (null, EARLIER)))
     return (
         Column(f"{prefix}offset", LONG, doc, null),
         Column(f"{prefix}ms", LONG, "Its timestamp.", null),

@@ -11,20 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sidecar.audit.tables.columns import (
-    BYTES,
-    DATE,
-    FLAG,
-    INT,
-    LONG,
-    TEXT,
-    TIME,
-    Column,
-    Table,
-    by_name,
-    many,
-    record,
-)
+from sidecar.audit.tables.columns import BYTES, DATE, FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many, record
 from sidecar.state.schema import published
 
 BRONZE = Table(
@@ -226,11 +213,7 @@ SCHEMAS = Table(
     "schemas",
     "Schemas of values.",
     KEY,
-    (
-        *COMMON,
-        Column("fingerprint", TEXT, "CRC-64-AVRO, hex."),
-        Column("text", TEXT, "The schema, JSON.", GONE),
-    ),
+    (*COMMON, Column("fingerprint", TEXT, "CRC-64-AVRO, hex."), Column("text", TEXT, "The schema, JSON.", GONE)),
 )
 SILVER: dict[str, Table] = {kind: _silver(kind) for kind in KINDS} | {"schema": SCHEMAS}
 """Kind of record -> its table."""

@@ -18,9 +18,10 @@ from sidecar.audit.run.verdict import verdict
 from sidecar.audit.source.uri import DumpSource
 from sidecar.audit.tables.gold import GOLD
 from sidecar.cli.main import app
-from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded
+from sidecar.core.consumer.records import CurrentRecord, GroupRecord, MemberState
+from sidecar.state.codec import OWNER_CLAIM, SCHEMA, Encoded, Stamp, StateCodec
 from sidecar.state.keys import decode_key
-from tests.audit.lake.making import bronze, dump
+from tests.audit.lake.making import IDS, NAMES, T0, bronze, dump
 from tests.audit.lake.test_killed import Died
 from tests.audit.lake.test_pipeline import played
 from tests.audit.lake.without_spark import SPARK
@@ -188,3 +189,30 @@ def test_a_question_is_answered_from_tables_of_one_batch(tmp_path: Path, monkeyp
     monkeypatch.setattr(Lake, "committed", lambda self, table: real(self, table) + (table.name == "members"))
     done = CliRunner().invoke(app, ["audit", "coverage", "--lake", str(lake.base)])
     assert done.exit_code == 3 and "is half written" in done.stderr
+
+
+def test_members_and_claims_that_compaction_took_between_two_runs(tmp_path: Path) -> None:
+    """Symptom: after some weeks without a run, each member that had left was a proven second owner, and records of a
+    claim that was gone were writes of a fenced coordinator."""
+    codec, member = StateCodec(), MemberState.STABLE
+
+    def entry(epoch: int, record: Any, revision: int = 1) -> Encoded:
+        return codec.encode(record, Stamp(epoch, T0), revision)
+
+    def claim(epoch: int) -> Encoded:
+        return codec.claim(Stamp(epoch, T0), 1, "h:1", "s-1", 4, "took over")
+
+    def owner(epoch: int, member_id: str) -> Encoded:
+        held = {IDS[0]: {0: 1}}
+        return entry(epoch, CurrentRecord("g", member_id, 3, 2, member, held, {}, NAMES, ""))
+
+    read = [*codec.schema_records(), claim(1), entry(1, GroupRecord("g", 9, 1, "")), owner(1, "m1")]
+    left = [owner(2, "m2"), claim(3), entry(3, GroupRecord("g", 2, 1, ""), 4)]
+    lake, source = Lake.at(tmp_path / "lake"), tmp_path / "dump.jsonl"
+    for parts in ([bronze(read, 0)], [bronze(read, 0), bronze(left, 0, len(read) + 9)]):
+        dump(parts, source)
+        pipeline.audit(SPARK, f"file://{source}", lake)
+    report = LakeReport(lake)
+    found = report.verdict
+    assert (found.proven, found.possible, found.stale_writes, found.went_back, report.code) == (0, 1, 0, 0, 4)
+    assert [r["went_back"] for r in query.ask(lake, "select went_back from rebalances order by from_offset")][-1]

@@ -285,7 +285,7 @@ def test_client_settings_that_are_passed_on() -> None:
     options = {"kafka.security.protocol": "SASL_SSL", "topic": "t", **login}
     source = open_source("kafka://h:1,h:2", options)
     assert isinstance(source, KafkaSource)
-    config = source.options.config()
+    config = source.config()
     assert config["security.protocol"] == "SASL_SSL" and config["bootstrap.servers"] == "h:1,h:2"
     assert (config["sasl.username"], config["sasl.password"]) == ("u", "p")
     assert "u" not in source.shown and source.shown.endswith("/t")
@@ -298,7 +298,7 @@ def test_client_settings_with_javas_names() -> None:
     login = {"kafka.sasl.jaas.config": 'PlainLoginModule required username="u" password="p";'}
     source = open_source("kafka://h:1", said | login)
     assert isinstance(source, KafkaSource)
-    config = source.options.config()
+    config = source.config()
     assert (config["sasl.username"], config["sasl.password"], config["client.id"]) == ("u", "p", "me")
     assert "sasl.jaas.config" not in config
     with pytest.raises(AuditError, match="needs a username and a password"):

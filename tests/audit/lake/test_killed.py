@@ -201,7 +201,7 @@ def in_the_middle(folder: Path) -> bool:
     lake = Lake.at(folder)
     n = lake.last_batch()
     begun = any(folder.glob(f"bronze/records/day=*/*/{batch_name(n + 1)}*"))
-    return begun or (n >= 0 and lake.done(list(GOLD.values())) < n)
+    return begun or (n >= 0 and lake.done(GOLD.values()) < n)
 
 
 PARTS, EACH = 4, 2_000

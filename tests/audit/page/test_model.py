@@ -107,6 +107,49 @@ def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
     assert texts(found) == ["t-0: m2 (m-2) began while m1 (client) still owned it"]
 
 
+def test_second_owners_are_found_in_any_time_in_which_both_own() -> None:
+    """Symptom: the page of the last hour said Clean while a partition had two owners, for they began before."""
+    rows = owned(
+        row("intervals", 0, 60_000, member_id="m-1"),
+        row("intervals", 20_000, member_id="m-2"),
+        second_owners=[row("second_owners", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1")],
+    )
+    for since, until, state in ((0, 10_000, "clean"), (50_000, UNTIL, "findings"), (70_000, UNTIL, "clean")):
+        period = Period(BEGIN + since, BEGIN + until)
+        assert seen(rows, period=period)["verdict"]["state"] == state, since
+
+
+def test_the_end_of_an_overlap_that_no_table_tells_is_no_later_than_it_began() -> None:
+    """Symptom: a task that was once twice in a process was drawn as if it went on until now."""
+    place: Row = {"kind": "streams", "topic_key": "0 in process p", "topic": "0 in process p", "topic_id": None}
+    twice = row("second_owners", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1", **place)
+    for goes_on, lasts in ((False, 0), (True, UNTIL - 20_000)):
+        assert seen(owned(second_owners=[{**twice, "open": goes_on}]))["findings"]["d"] == [lasts]
+
+
+def test_records_that_are_newer_than_the_audit() -> None:
+    """Symptom: the axis ended before them where the clock of the audit's machine was behind."""
+    for after, end in ((5_000, 5_000), (1 << 40, 86_400_000)):
+        found = seen({"intervals": [row("intervals", UNTIL + after)], "coverage": [covered(UNTIL + after)]})
+        assert found["until"] == BEGIN + UNTIL + end
+
+
+def test_a_group_without_a_name() -> None:
+    """Symptom: no page at all, because of one record of another program."""
+    nobody: Row = {"group_id": ""}
+    found = seen(owned(row("intervals", **nobody), setting_changes=[row("setting_changes", **nobody)]))
+    assert [g["id"] for g in found["groups"]] == ["", "g"]
+    found = seen(owned(row("intervals"), setting_changes=[row("setting_changes", **nobody)]))
+    assert [g["id"] for g in found["groups"]] == ["g"]
+
+
+def test_an_epoch_that_may_have_begun_anew_is_no_fault() -> None:
+    """Symptom: a group that was removed and made again was a fault, where compaction had taken the removal."""
+    back = row("rebalances", 2, epoch=6, went_back=True, grade="possible")
+    found = seen(owned(row("intervals"), rebalances=[back]))
+    assert (found["verdict"]["state"], found["verdict"]["faults"], found["verdict"]["possible"]) == ("unknown", 0, 1)
+
+
 def test_a_check_made_elsewhere_counts() -> None:
     rows = owned(row("intervals"))
     found = seen(rows, checks=[("records produced", 500, None), ("records lost", 0, True)])
@@ -194,7 +237,8 @@ def test_the_axis_ends_where_the_log_or_the_last_mark_does() -> None:
     rows = owned(row("intervals"), coverage=[covered(5000)])
     assert seen(rows)["until"] == BEGIN + 5000
     assert seen(rows, marks=[Mark(BEGIN + 7000, "kill", True)])["until"] == BEGIN + 7000
-    assert seen(rows, marks=[Mark(BEGIN + 2 * UNTIL, "later")])["until"] == BEGIN + UNTIL
+    day = 86_400_000
+    assert seen(rows, marks=[Mark(BEGIN + UNTIL + 2 * day, "later")])["until"] == BEGIN + UNTIL + day
 
 
 def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
