@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.plan import NOTHING, Batch, Plan, plan_ranges
 from sidecar.audit.ingest.same_topic import why_other_topic
 from sidecar.audit.ingest.tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
-from sidecar.audit.lake.files import FileInfo, Target, reported
+from sidecar.audit.lake.files import FileInfo, Target, dataset, reported
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import even, numbered, parallelism
 from sidecar.audit.lake.storage import folder_at, put_json, read_json
@@ -158,13 +159,22 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
 
 
 def _overtaken(lake: Lake, before: Batch, plan: Plan) -> Ranges:
-    """Returns the begins of ranges in which an offset has no record. The batch `before` had read all that was there, so
-    compaction has overtaken it, and may have left nothing of a member that left, nor of a claim."""
-    rows: Counter[int] = Counter()
+    """Returns the begins of ranges in which two offsets in a row have no record; one alone is the end of a transaction.
+    The batch `before` had read all that was there, so compaction has overtaken it, and may have left nothing of a
+    member that left, nor of a claim."""
+    files: dict[int, list[FileInfo]] = {}
     for f in lake.files(BRONZE, plan.batch):
-        rows[int(dict(f.partition)["state_partition"] or 0)] += f.rows
+        files.setdefault(int(dict(f.partition)["state_partition"] or 0), []).append(f)
     new = {p: r for p, r in plan.ranges.items() if p in before.position}
-    return {p: (begin, begin) for p, (begin, end) in new.items() if rows[p] < end - begin}
+    return {p: (begin, begin) for p, (begin, end) in new.items() if _has_hole(lake, files.get(p, []), begin, end)}
+
+
+def _has_hole(lake: Lake, files: Sequence[FileInfo], begin: int, end: int) -> bool:
+    if sum(f.rows for f in files) == end - begin:
+        return False
+    read = dataset(BRONZE, [f.path for f in files], str(lake.folder(BRONZE))).to_table(columns=["offset"])
+    at = pa.concat_arrays([pa.array([begin - 1]), read.column("offset").combine_chunks().sort(), pa.array([end])])
+    return bool(pc.max(pc.pairwise_diff(at)).as_py() > 2)
 
 
 def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions: Sequence[int]) -> list[FileInfo]:
