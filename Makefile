@@ -10,6 +10,8 @@ PROTOCOL ?= classic
 # `make LOCKED=1 ...` sets up the versions of requirements/dev.lock instead of the newest ones that fit.
 LOCKED ?=
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+# Tests with brokers wait now and then: one process more than there are cores keeps these busy.
+LANES  ?= $(shell expr $(JOBS) + 1)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
@@ -42,14 +44,14 @@ test: $(READY) kafka
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.house --check
 	$(BIN)/mypy
-	$(PYTEST) --tier test $(ARGS)
+	$(PYTEST) -n $(LANES) --tier test $(ARGS)
 
 test-all: test rest
 
 # What test-all has beside `make test`; it needs Go, Node.js, Chromium, Prometheus and systemd, too.
 rest: $(READY) kafka
 	$(BIN)/python -m tools.deploy_tools build
-	$(PYTEST) --only-tier all $(ARGS)
+	$(PYTEST) -n $(LANES) --only-tier all $(ARGS)
 
 nightly: test-all night
 
