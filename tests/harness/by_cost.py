@@ -91,7 +91,7 @@ SHOWN_BY: Mapping[str, int] = {
     "believes_that_classic_members_own_nothing": 30,
     "counts_leases_by_one_clock": 22,
     "counts_leases_by_the_monotonic_clock": 4,
-    "counts_the_lease_from_the_answer": 38,
+    "counts_the_lease_from_the_answer": 177,
     "downgrades_to_a_stale_target": 24,
     "forgets_grants_of_a_broken_turn": 48,
     "forgets_who_joins_an_upgraded_group": 220,

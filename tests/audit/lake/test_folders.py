@@ -59,6 +59,7 @@ def test_questions_and_views_read_the_lake_itself(lakes: dict[str, Lake], name: 
         assert db.execute("select count(*) from gold.intervals").fetchall() == [(rows,)]
 
 
+@pytest.mark.tier("all")
 @pytest.mark.parametrize(("name", "escaped"), [("a[1]", r"a\[1\]"), ("a{b,c}", r"a\{b,c\}"), ("a*", r"a\*")])
 def test_spark_gets_uris_without_wildcards(lakes: dict[str, Lake], name: str, escaped: str) -> None:
     """Spark's default file system may be another, and it decodes no %20."""
