@@ -217,7 +217,7 @@ class Bench:
             found = self.kafka.owners(self.keeper)
             return found is not None and found["owners"][self.partition] == self.keeper.node_id
 
-        wait_until("the owner to be beside the offsets again", owns, 40)
+        wait_until("the owner to be beside the offsets again", owns, 120)  # members may hold it up for 30 s
 
     def allow(self, user: str, *rows: Row, allowed: bool = True) -> None:
         """Give these rights, or take them away."""

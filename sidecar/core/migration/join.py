@@ -20,7 +20,7 @@ from sidecar.core.classic.join import join as classic_join
 from sidecar.core.consumer.config import config_of
 from sidecar.core.consumer.group import ConsumerGroup, Member
 from sidecar.core.consumer.members import arm_session, replace_static
-from sidecar.core.consumer.records import ClassicTraits
+from sidecar.core.consumer.records import ClassicTraits, MemberState
 from sidecar.core.consumer.step import Checked, advance, more_bytes, reconcile_member, update_subscription
 from sidecar.core.migration.downgrade import downgrade, drop
 from sidecar.core.migration.parked_joins import answer_or_wait, by_id, reply_to
@@ -131,8 +131,9 @@ def _with_request(member: Member, e: JoinGroup, parsed: Subscription) -> Member:
 
 def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned: Partitions) -> Member:
     """Downgrades the group: a static member comes back with the classic protocol, and was the last one of the consumer
-    protocol. There is a rebalance if the target is behind the group, or if a member still has partitions of another's
-    target."""
+    protocol. There is a rebalance if the target is behind the group, if a member still has partitions of another's
+    target, or if one waits for partitions of its own: nothing else would tell it that it may have them now. (Kafka
+    leaves it without them.)"""
     if checked.replaced is not None:
         replace_static(turn, group, checked.replaced, checked.member)
     group, changed = update_subscription(turn, group, checked.member, checked.updated, NO_TOKEN)
@@ -141,9 +142,16 @@ def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned
     behind = group.assignment_epoch < group.epoch
     if not behind:
         member = reconcile_member(turn, group, member, changed, owned)
-    rebalance = behind or not all(_is_to_have(group, m) for m in group.members.values())
+    members = group.members.values()
+    waiting = any(_waits(group, m) for m in members if m.member_id != member.member_id)
+    rebalance = behind or waiting or not all(_is_to_have(group, m) for m in members)
     downgrade(turn, group, (), rebalance, f"{member.member_id} replaces the last member of the consumer protocol")
     return member
+
+
+def _waits(group: ConsumerGroup, member: Member) -> bool:
+    """Whether the member has reached the epoch, and is to have more than it was told."""
+    return member.state is MemberState.UNRELEASED_PARTITIONS and member.member_epoch == group.epoch
 
 
 def _is_to_have(group: ConsumerGroup, member: Member) -> bool:
