@@ -22,7 +22,7 @@ MEANING: dict[str, str] = {
     "somebody has spoken in this sidecar's name in the owners' group": "A client that may Read the sidecars' group at a broker sent a map of owners as this sidecar. It does not count. Take that right away.",
     "the map of owners cannot be read": "A client that may Read the sidecars' group leads it, or a version unknown to this one.",
     "a schema in the state topic cannot be read": "Values that name it cannot be read. Find out who writes to the topic.",
-    "a turn broke; the partition is rebuilt from the log": "See [SidecarInvariantViolated](../operate/runbook.md#sidecarinvariantviolated). `trail` says where.",
+    "a turn broke; the partition is rebuilt from the log": "See [SidecarInvariantViolated](../operate/runbook.md#sidecarinvariantviolated). `trace` says where.",
     "another sidecar has this node id; this one owns nothing": "Stop one of the two. This one passes everything on, and takes over when the other one is gone.",
     "a background task broke; ports stay open": "A bug: report the line with its `trace`. The task is started again; what one client asked is lost.",
     "a bug has ended the coordinator; it is started again": "Report the line with its `trace`. Ports stay open; until `ready` with `again`, managed groups get COORDINATOR_NOT_AVAILABLE or another owner.",
