@@ -11,12 +11,12 @@ from typing import Any
 from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.lake import Lake
+from sidecar.audit.moments import FOR_EVER_MS
 from sidecar.audit.tables.gold import GOLD
 
 TIMEOUT_S = 600.0
 COMPLETE_CODES = (0, 1, 4)
 """Exit codes of a complete audit, with or without findings."""
-EVER_MS = 1 << 52
 
 
 def audited(bootstrap: str, folder: Path, command_config: Sequence[str] = ()) -> Lake:
@@ -40,5 +40,5 @@ def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 def owned(lake: Lake, group: str) -> list[dict[str, Any]]:
     """Return the ownership intervals of the group's members, in the order of the log, each with its `client_id`."""
-    everything = {"topic": None, "partition": None, "group": group, "since": 0, "until": EVER_MS}
+    everything = {"topic": None, "partition": None, "group": group, "since": 0, "until": FOR_EVER_MS}
     return query.ask(lake, query.OWNERSHIP, everything)

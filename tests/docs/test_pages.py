@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 import typer
 import typer.exceptions
-from pydantic import BaseModel
 
 from sidecar.cli.main import app
 from sidecar.drill.drills.names import BOTH, NAMES
+from sidecar.process.about import settings_known
 from sidecar.process.limits import LimitsSection
-from sidecar.process.settings import Settings
 from tests.matrix import report
 from tools import metrics_table, settings_table
 
@@ -129,16 +128,10 @@ def wrong_commands(text: str) -> list[str]:
 
 # ---- settings -------------------------------------------------------------------------------------------------
 def known_settings() -> set[str]:
-    def below(model: type[BaseModel], path: str) -> Iterator[str]:
-        for name, field in model.model_fields.items():
-            inner = field.annotation
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from (f"{path}{name}", f"{path}{name}.*")
-                yield from below(inner, f"{path}{name}.")
-            else:
-                yield f"{path}{name}"
-
-    return set(below(Settings, ""))
+    """Names of settings, and of sections, with `.*` behind them too."""
+    names = {row["setting"] for row in settings_known()}
+    sections = {name[:at] for name in names for at, char in enumerate(name) if char == "."}
+    return names | sections | {f"{section}.*" for section in sections}
 
 
 def named_settings(text: str) -> Iterator[str]:
@@ -166,16 +159,7 @@ def wrong_settings(text: str) -> list[str]:
 
 def defaults() -> dict[str, Any]:
     """Name -> default, by the whole name and by the part behind the last dot."""
-
-    def below(model: type[BaseModel], path: str) -> Iterator[tuple[str, Any]]:
-        for name, field in model.model_fields.items():
-            inner = field.annotation
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from below(inner, f"{path}{name}.")
-            else:
-                yield f"{path}{name}", field.default
-
-    found = dict(below(Settings, ""))
+    found = {row["setting"]: row["default"] for row in settings_known()}
     return {name.rpartition(".")[2]: value for name, value in found.items()} | found
 
 

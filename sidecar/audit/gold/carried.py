@@ -81,7 +81,7 @@ CARRIED = by_name(
         _carried(
             "doubtful", f"{PLACE} member_id s_offset from_offset topic ms written_ms first not_before", c=REACH, o=REACH
         ),
-        # What went on longest among what has ended.
+        # The interval of each place that went on longest, of those that have ended.
         _carried("places", f"{PLACE} topic", c=REACH, o=REACH),
         # Lives that have not ended: of members, holders of instance ids, and others (members.py).
         _carried(
@@ -98,11 +98,11 @@ CARRIED = by_name(
         _carried("lacking", f"{TASK} from_offset from_ms from_written_ms"),
         # Since when members of a share group subscribe to a topic.
         _carried("wanted_topics", f"{GROUP} topic n log_ms written_ms"),
-        # What the broker has initialised for each share group.
+        # Partitions that the broker has initialised for each share group.
         _carried("initialised", MEMBER, initialised=PLACES),
-        # What each member of a share group subscribes to.
+        # Topics to which each member of a share group subscribes.
         _carried("subscribed", MEMBER, topic_names=many(TEXT)),
-        # What members last claimed that was another's.
+        # Last claims of members to what was another's.
         _carried("stale_claims", MEMBER, said=STALE),
         # The last claim of each state partition and of each producer, and the last record under it.
         _carried(
@@ -111,13 +111,13 @@ CARRIED = by_name(
             " from_ms from_written_ms from_why highest fenced",
             w=TIMES,
         ),
-        # What was read of each group so far.
+        # Records of each group that were read so far.
         _carried("coverage", f"{GROUP} records missing", f=FIRST_LAST, l=FIRST_LAST, s=FIRST_LAST),
         # The first and the last record of each key of a group that cannot be read.
         _carried("unreadable", f"{KIND_OF_GROUP} sub_id first_offset last_offset"),
         # The last revision of each key.
         _carried("revisions", f"{KIND_OF_GROUP} sub_id offset revision"),
-        # Who is a member, and which epoch it has reached.
+        # Members, and the epochs that they have reached.
         _carried("people", f"{KIND_OF_GROUP} member_id member reached"),
         # The last target of each member.
         _carried("target_members", f"{HOLDER} offset", partitions=PLACES),

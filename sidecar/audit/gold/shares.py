@@ -45,7 +45,7 @@ def wanted(placeholders: Frame, members: Frame, holdings: Frame, was: Mapping[st
                 unnest(t.partitions) as partition, gain from a""").computed()
     topics = begun_or_ended(named)
     events = _events(places, topics, holdings, was["intervals"])
-    # Those that the last batch left open are in no new record.
+    # Subscriptions that the last batch left open are in no new record.
     line = topics.query(f"""select {GROUP}, topic, n, log_ms, written_ms, now from {topics} where n >= 0
         union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {was["wanted_topics"]}""").computed()
     latest = line.query(f"""select * exclude (latest, now) from (select *, lead(1) over

@@ -143,13 +143,13 @@ def _replaces_the_last(turn: Turn, group: ConsumerGroup, checked: Checked, owned
     if not behind:
         member = reconcile_member(turn, group, member, changed, owned)
     members = group.members.values()
-    waiting = any(_waits(group, m) for m in members if m.member_id != member.member_id)
+    waiting = any(_lacks_some(group, m) for m in members if m.member_id != member.member_id)
     rebalance = behind or waiting or not all(_is_to_have(group, m) for m in members)
     downgrade(turn, group, (), rebalance, f"{member.member_id} replaces the last member of the consumer protocol")
     return member
 
 
-def _waits(group: ConsumerGroup, member: Member) -> bool:
+def _lacks_some(group: ConsumerGroup, member: Member) -> bool:
     """Whether the member has reached the epoch, and is to have more than it was told."""
     return member.state is MemberState.UNRELEASED_PARTITIONS and member.member_epoch == group.epoch
 
