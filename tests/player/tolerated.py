@@ -16,6 +16,7 @@ from tests.player.side import ASKED, NO_TRANSACTION, OF_GROUPS, SILENT, Answered
 NONE, UNKNOWN_SERVER_ERROR = 0, -1
 INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND = 23, 25, 69
 ILLEGAL_GENERATION, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID = 22, 110, 111
+INVALID_REGULAR_EXPRESSION = 128
 OF_THE_BROKER = frozenset((3, 12, 42, 47, 48, 49, 90, 100, 120, NO_TRANSACTION))
 """Topic, partition or topic id unknown; metadata too large; the producer's id, epoch or transaction; 42: no such id."""
 OF_THE_MEMBER = frozenset((22, 25, 27, 35, 69, 82, 113))
@@ -296,9 +297,10 @@ def _unresolved(case: Case, api: str, theirs: Any, ours: Any) -> bool:
 
 
 def _epoch_of_the_wait(case: Case, api: str, theirs: Any, ours: Any) -> bool:
-    codes = (_code(theirs), _code(ours))
+    """The former epoch is accepted, so that the second fault of a request is answered."""
+    fenced, accepted = _code(theirs) == FENCED_MEMBER_EPOCH, _code(ours) in (NONE, INVALID_REGULAR_EXPRESSION)
     claims = case.state is states.consumer and bool(_changes(case, "memberEpoch"))
-    return api == "ConsumerGroupHeartbeat" and codes == (FENCED_MEMBER_EPOCH, NONE) and claims
+    return api == "ConsumerGroupHeartbeat" and fenced and accepted and claims
 
 
 def _joins_once_more(case: Case, api: str, theirs: Any, ours: Any) -> bool:
