@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,37 +73,40 @@ def test_a_dump_that_is_being_written_is_not_read_yet(tmp_path: Path, line: str)
 
 
 # ---- Parquet files --------------------------------------------------------------------------------------------------
-ROWS = pa.Table.from_batches([bronze(ENTRIES, 0), bronze(ENTRIES, 3)])
+@cache
+def all_rows() -> pa.Table:
+    return pa.Table.from_batches([bronze(ENTRIES, 0), bronze(ENTRIES, 3)])
 
 
-def put(path: Path, rows: pa.Table = ROWS, **options: object) -> Path:
+def put(path: Path, rows: pa.Table | None = None, **options: object) -> Path:
     """Writes rows of bronze as a Parquet file. Returns its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path, **options)
+    pq.write_table(all_rows() if rows is None else rows, path, **options)
     return path.parent
 
 
 def read(folder: Path, ranges: dict[int, tuple[int, int]] | None = None) -> pa.Table:
     source = open_source(f"parquet://{folder}")
     splits = pickle.loads(pickle.dumps(source.splits(ranges or source.bounds())))
-    return pa.Table.from_batches([batch for split in splits for batch in split.batches()], ROWS.schema)
+    return pa.Table.from_batches([batch for split in splits for batch in split.batches()], all_rows().schema)
 
 
 def test_only_names_below_the_folder_are_hidden(tmp_path: Path) -> None:
     folder = put(tmp_path / "_export/.x/a.parquet")
     put(folder / "_temporary/b.parquet")
     put(folder / ".c.parquet")
-    assert read(folder).equals(ROWS)
+    assert read(folder).equals(all_rows())
 
 
 def test_columns_in_names_of_folders_and_types_of_other_tools(tmp_path: Path) -> None:
     element = pa.struct([("name", pa.large_string()), ("value", pa.large_binary())])
     kinds = {"offset": pa.int32(), "value": pa.large_binary(), "headers": pa.large_list(pa.field("element", element))}
     for p in (0, 3):
-        rows = ROWS.filter(pa.compute.equal(ROWS["state_partition"], p)).drop_columns(["day", "state_partition"])
+        theirs = all_rows().filter(pa.compute.equal(all_rows()["state_partition"], p))
+        rows = theirs.drop_columns(["day", "state_partition"])
         rows = rows.cast(pa.schema([f.with_type(kinds.get(f.name, f.type)) for f in rows.schema]))
         put(tmp_path / f"copy=1/day=2025-10-09/state_partition={p}/a.parquet", rows, row_group_size=7)
-    assert read(tmp_path).equals(ROWS)
+    assert read(tmp_path).equals(all_rows())
 
 
 @pytest.mark.parametrize("write_statistics", [True, False])
@@ -122,7 +126,7 @@ def test_a_range_is_read_without_the_other_row_groups(write_statistics: bool, tm
 def test_a_file_that_is_no_copy(tmp_path: Path) -> None:
     (damaged := tmp_path / "damaged/a.parquet").parent.mkdir()
     damaged.write_bytes(b"PAR1")
-    lacking = put(tmp_path / "lacking/a.parquet", ROWS.drop_columns(["value"]))
+    lacking = put(tmp_path / "lacking/a.parquet", all_rows().drop_columns(["value"]))
     named = put(tmp_path / "named/state_partition=x/a.parquet").parent
     for folder, why in ((damaged, "cannot be read"), (lacking, "no column value"), (named, "cannot be read")):
         with pytest.raises(AuditError, match=rf"a\.parquet .*{why}"):

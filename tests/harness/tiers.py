@@ -90,6 +90,7 @@ def _folder_tier(path: Path) -> str:
     return "quick"
 
 
+@cache
 def tier_of(item: pytest.Item) -> str:
     """Returns the tier of a test: that of its nearest mark or of its folder, and never `quick` where it needs a JVM."""
     own = [mark for mark in item.own_markers if mark.name == "tier"]  # those of a case come after its function's
@@ -121,6 +122,7 @@ def _in_see(path: Path) -> bool:
     return TESTS / "see" in path.parents
 
 
+@cache
 def _group(item: pytest.Item) -> str:
     """Returns the xdist group: the shared world, else the file where a fixture lives as long as the file; else none."""
     names = getattr(item, "fixturenames", ())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import pyarrow.dataset as pads
+import pyarrow.compute as pc
 from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -56,7 +56,7 @@ def _expression(f: Any) -> Any:
     compare = COMPARED.get(type(f))
     if compare is None or len(f.attribute) > 1 or not isinstance(f.value, (int, str)):
         return None
-    return compare(pads.field(f.attribute[0]), f.value)
+    return compare(pc.field(f.attribute[0]), f.value)
 
 
 class LakeReader(DataSourceReader):

@@ -32,7 +32,6 @@ BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """Size limits of a slice: it fits in the processor's cache."""
 LONG_MAX = (1 << 63) - 1
-EMPTY = pa.scalar("")
 FIELD_OF = {column: field for field, column in RENAMED.items()}
 """Field of a struct in silver -> its name in the schemas, if they differ."""
 PAIRS = count()
@@ -272,7 +271,7 @@ class _Kind:
                 columns.append(pa.nulls(rows, f.type) if f.nullable else pa.array([""] * rows, f.type))
             elif embedded is None:
                 column = fitted(inner, f.type, FIELD_OF)
-                columns.append(column if f.nullable else pc.fill_null(column, EMPTY))
+                columns.append(column if f.nullable else pc.fill_null(column, ""))
             else:
                 firsts = fitted(inner, embedded.read_as, FIELD_OF)
                 if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
@@ -311,7 +310,7 @@ def headers_rows(headers: Any, schema: Any) -> Any:
         places = pc.index_in(pa.arange(0, len(headers), 1), value_set=owners.filter(mine)[::-1])
         texts = values.filter(mine)[::-1].take(places)
         columns[column] = (
-            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), EMPTY)
+            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), "")
             if column == "why"
             else _numbers(texts)
         )

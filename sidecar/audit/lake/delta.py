@@ -34,11 +34,11 @@ WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 @dataclass
 class _Opened:
     """A log that has been read. `made`: when the last entry that was read was made, which tells whether it is the same
-    log still; `batch`: a version of it, and the last batch by then."""
+    log still; `known`: a version of it, with the last batch by then and the attempt that made it."""
 
     log: DeltaTable
     made: int | None
-    batch: tuple[int, int] = (-1, -1)
+    known: tuple[int, int, int | None] = (-1, -1, None)
 
     def update(self, folder: Folder) -> bool:
         """Reads what is new. Returns False if the log was made anew, or an entry that was read is gone."""
@@ -50,13 +50,14 @@ class _Opened:
             self.made = _made(folder, self.log.version())
         return True
 
-    def last(self) -> int:
-        """Number of the last batch. The entries are read again to find it, so once for each version."""
+    def last(self) -> tuple[int, int | None]:
+        """Number of the last batch, and of the attempt that made it. The entries are read again to find them, so once
+        for each version."""
         version = self.log.version()
-        if self.batch[0] != version:
+        if self.known[0] != version:
             batch = self.log.transaction_version(APP)
-            self.batch = (version, -1 if batch is None else batch)
-        return self.batch[1]
+            self.known = (version, -1 if batch is None else batch, self.log.transaction_version(ATTEMPT))
+        return self.known[1:]
 
 
 class DeltaTables:
@@ -69,18 +70,24 @@ class DeltaTables:
 
     def create(self, table: Table) -> None:
         """Makes the table, empty, or adds the columns that an existing one lacks."""
+        self._created(table)
+
+    def _created(self, table: Table) -> _Opened:
         opened = self._log(table)
         if opened is not None:
             _complete(opened.log, table)
-        else:
-            DeltaTable.create(
-                str(self.folder(table)),
-                Schema.from_arrow(table.arrow),
-                mode="ignore",
-                partition_by=list(table.by) or None,
-                description=table.doc,
-                configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
-            )
+            return opened
+        DeltaTable.create(
+            str(self.folder(table)),
+            Schema.from_arrow(table.arrow),
+            mode="ignore",
+            partition_by=list(table.by) or None,
+            description=table.doc,
+            configuration={**KEPT, **(APPEND_ONLY if table.layer == "bronze" else {})},
+        )
+        opened = self._log(table)
+        assert opened is not None
+        return opened
 
     def _log(self, table: Table) -> _Opened | None:
         """As it is now. It is opened once, unless somebody has made it anew: a batch looks into each log several times,
@@ -105,16 +112,14 @@ class DeltaTables:
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
         opened = self._log(table)
-        return (-1, None) if opened is None else (opened.last(), opened.log.transaction_version(ATTEMPT))
+        return (-1, None) if opened is None else opened.last()
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
         """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
         False, with nothing done, if this batch was committed before."""
         table = target.table
-        self.create(table)
-        opened = self._log(table)
-        assert opened is not None
-        if opened.last() >= batch:
+        opened = self._created(table)
+        if opened.last()[0] >= batch:
             return False
         replaced = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
@@ -128,7 +133,7 @@ class DeltaTables:
             )
         except CommitFailedError:
             opened.log.update_incremental()
-            if opened.last() < batch:
+            if opened.last()[0] < batch:
                 raise
             return False
         return True

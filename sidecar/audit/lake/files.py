@@ -15,7 +15,6 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from sidecar.audit.lake.storage import file_system, is_remote
@@ -208,6 +207,8 @@ def typed(batch: Any, table: Table) -> Any:
 
 def dataset(table: Table, paths: Sequence[str], folder: str) -> Any:
     """Returns these files of a table as an Arrow dataset. `folder`: the table's."""
+    import pyarrow.dataset as ds  # imports pandas, which takes half a second
+
     kinds = ds.partitioning(pa.schema([table.arrow.field(n) for n in table.by]), flavor="hive")
     store, base = file_system(folder)
     names = [file_system(path)[1] for path in paths]

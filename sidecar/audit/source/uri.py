@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import reduce
+from functools import cache, reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.delta import delta_files
@@ -82,10 +82,16 @@ def _folder(path: str) -> Path:
 
 
 # ---- Parquet files --------------------------------------------------------------------------------------------------
-FOLDERS = ds.partitioning(pa.schema([f for f in BRONZE.arrow if f.type in (INT, LONG, TEXT, DATE)]), flavor="hive")
-"""Columns that may be in the names of folders."""
 AT_A_TIME = {"batch_size": AT_ONCE, "batch_readahead": 1}
 PLACE = ("state_partition", "offset")
+
+
+@cache
+def _folders() -> Any:
+    """Returns the columns that may be in the names of folders."""
+    import pyarrow.dataset as ds  # imports pandas, which takes half a second
+
+    return ds.partitioning(pa.schema([f for f in BRONZE.arrow if f.type in (INT, LONG, TEXT, DATE)]), flavor="hive")
 
 
 @contextmanager
@@ -108,15 +114,19 @@ class CopyFile:
     def at(cls, path: str, folders: str) -> CopyFile:
         """`folders`: names of its folders, as day=2026-11-23/state_partition=3. Raises AuditError."""
         with _readable(path):
-            return cls(path, FOLDERS.parse(f"/{folders}/file"))
+            return cls(path, _folders().parse(f"/{folders}/file"))
 
     @property
     def values(self) -> dict[str, Any]:
         """Values of the columns that are in the names of folders."""
+        import pyarrow.dataset as ds
+
         return dict(ds.get_partition_keys(self.where))
 
     def fragment(self, row_groups: Sequence[int] | None = None) -> Any:
         """Returns the file, or these row groups of it, to be read with bronze's types. Raises AuditError."""
+        import pyarrow.dataset as ds
+
         store, name = file_system(self.path)
         with _readable(self.path):
             fragment = ds.ParquetFileFormat().make_fragment(name, store, self.where, row_groups=row_groups)
@@ -142,9 +152,9 @@ class CopySplit:
 
 def _within(ranges: Ranges) -> Any:
     """Returns the condition that an offset is in these ranges, as an expression of Arrow."""
-    p, offset = ds.field("state_partition"), ds.field("offset")
+    p, offset = pc.field("state_partition"), pc.field("offset")
     parts = [(p == one) & (offset >= start) & (offset < end) for one, (start, end) in ranges.items()]
-    return reduce(operator.or_, parts, ds.scalar(False))
+    return reduce(operator.or_, parts, pc.scalar(False))
 
 
 @dataclass(frozen=True)
@@ -177,7 +187,7 @@ class CopySource:
         """Returns the state partitions of the groups, by gold's `coverage`; empty if it does not know all of them."""
         if not self.groups or not is_lake(self.folder):
             return set()
-        where = ds.field("group_id").isin(sorted(self.groups))
+        where = pc.field("group_id").isin(sorted(self.groups))
         rows = Lake.at(self.folder).read_arrow(GOLD["coverage"], ["state_partition", "group_id"], where).to_pylist()
         known = self.groups == {row["group_id"] for row in rows}
         return {str(row["state_partition"]) for row in rows} if known else set()
