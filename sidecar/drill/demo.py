@@ -189,7 +189,7 @@ def _play(s: Scenario, screen: Screen) -> list[Mark]:
     time.sleep(3)
 
     mark("java-2 leaves")
-    next(c for c in s.clients if c.name == "java-2").stop()
+    s.stop_client(next(c for c in s.clients if c.name == "java-2"))
     took = s.wait("four consumers sharing all partitions again", lambda: s.balanced(4), 60)
     say(f"java-2 left: four share them after {took:.1f} s")
     time.sleep(3)
@@ -255,6 +255,7 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
     checks: list[tuple[str, object, bool]] = [
         ("records lost", missing(s.producer.ends, s.journals), missing(s.producer.ends, s.journals) == 0),
         ("sends refused", s.producer.failed, s.producer.failed == 0),
+        ("clients that had to be killed", len(s.hung), not s.hung),
         ("second owners in the audit", verdict.proven + verdict.possible, not verdict.proven + verdict.possible),
         ("overlaps by the clients' own word", len(double_owned(s.journals)), not double_owned(s.journals)),
         ("client records not in the audit", len(not_in_audit(s.journals, mine)), not not_in_audit(s.journals, mine)),

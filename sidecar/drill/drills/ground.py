@@ -266,8 +266,10 @@ class Ground:
 
     # ---- end ----------------------------------------------------------------------------------------------
     def strike(self) -> list[str]:
-        """End the clients of this drill in order; the cluster stays. Return the names of those that were killed."""
-        hung = [c.name for c in self.clients if not c.stop()]
+        """End the clients of this drill in order; the cluster stays. Return the names of all that had to be killed."""
+        for group in self.under_test:
+            for client in group.clients:
+                group.stop(client)
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
@@ -275,7 +277,7 @@ class Ground:
             group.close()
         if self.crew is not None:
             self.crew.stop()
-        return hung
+        return [name for group in self.under_test for name in group.hung]
 
     def abandon(self) -> None:
         """End everything at once."""

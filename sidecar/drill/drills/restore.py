@@ -78,9 +78,7 @@ class Restore(Drill):
         where = ("--bootstrap", ground.kafka.bootstrap, *ground.kafka.command_config)
         must("groups", "rebalance", group, *where, "--reason", "after the dump")
         for c in ground.under_test:
-            client = c.clients[-1]
-            client.stop()
-            c.replace(client)
+            c.restart(c.clients[-1])
         ground.settled(self.patience_s)
 
     def heal(self, ground: Ground, i: int) -> None:

@@ -142,9 +142,7 @@ class Rollback(Drill):
             seen.append(of_tomorrow(ground))
         ground.settled(self.patience_s)
         for c in ground.under_test:  # a member joins: its group's records are tomorrow's
-            client = c.clients[-1]
-            client.stop()
-            c.replace(client)
+            c.restart(c.clients[-1])
         for group in self.new:
             must("groups", "rebalance", group, *where, "--reason", "a record of the new kind is written")
         ground.settled(self.patience_s)
