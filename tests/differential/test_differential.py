@@ -21,7 +21,8 @@ from tests.harness.tiers import Seeds
 from tests.whole.broker.differential import SIMULATED_VERSION, compare
 
 SCRIPTS, WITH_TOPICS, CLASSIC_SCRIPTS, MIXED_SCRIPTS, BROKER_SCRIPTS = 2_000, 48, 1_000, 1_000, 250
-SHARE_SCRIPTS, STREAMS_SCRIPTS = 2_000, 2_000
+SHARE_SCRIPTS, STREAMS_SCRIPTS, IN_ALL = 2_000, 2_000, 1_000
+"""`IN_ALL`: scripts of share groups, and of streams groups, on each of the two Kafkas in test-all."""
 OLDER_SHARE = 4
 """The Kafka before the anchor plays the scripts of consumer and classic groups of the anchor, divided by this."""
 LEAST_STEPS = 20
@@ -58,12 +59,14 @@ def test_no_difference_with_the_classic_protocol(both: LocalKafka, seeds: Seeds,
     assert steps > LEAST_STEPS * len(played)
 
 
+@pytest.mark.timeout(1800)
 def test_no_difference_with_share_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, SHARE, seeds.of(SHARE_SCRIPTS))
+    _play(both, SHARE, seeds.of(SHARE_SCRIPTS, all=IN_ALL))
 
 
+@pytest.mark.timeout(1800)
 def test_no_difference_with_streams_groups(both: LocalKafka, seeds: Seeds) -> None:
-    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS))
+    _play(both, streams_of(both.version), seeds.of(STREAMS_SCRIPTS, all=IN_ALL))
 
 
 def _play(both: LocalKafka, what: Family, played: range) -> None:
