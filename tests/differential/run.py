@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from sidecar.core.vocabulary.errors import Code
 from sidecar.drill.artifacts import KAFKA
-from sidecar.drill.local import LocalKafka
+from sidecar.drill.local import JVM, LocalKafka
 from sidecar.kafka.net import BrokerConnection
 from sidecar.wire.generated import metadata as md
 from tests.differential.classic import AT_MOST_S, ClassicSide, Parted, Pool, make_classic, settle
@@ -46,6 +46,7 @@ KNOWN_S = 60.0
 ENV = {
     # Nobody stops this broker, but on a busy machine it may be silent for seconds.
     "SIDECAR_OWNERSHIP__BROKER_GONE_MS": "60000",
+    "SIDECAR_LIMITS__BROKER_SILENCE_MS": "0",
     "SIDECAR_GROUPS__INCLUDE": '["managed.*"]',
     "SIDECAR_GROUPS__KINDS": '["classic", "consumer", "share", "streams"]',
     "SIDECAR_LOG__LEVEL": "warning",
@@ -85,7 +86,9 @@ PROPERTIES = {
 
 @contextmanager
 def cluster(folder: Path, version: str = KAFKA) -> Iterator[LocalKafka]:
-    kafka = LocalKafka(folder, brokers=1, version=version, sidecar_env=ENV, properties=PROPERTIES)
+    # A thousand scripts leave some thousand partitions at the broker.
+    jvm = (*JVM, "-Xmx1g")
+    kafka = LocalKafka(folder, brokers=1, version=version, sidecar_env=ENV, properties=PROPERTIES, jvm=jvm)
     kafka.sidecar_main = "tests.differential.java_sidecar"
     with kafka:
         kafka.wait_ready()
