@@ -181,7 +181,7 @@ def endpoints_of_members(n: int) -> Callable[[], object]:
         world.shard.replay(StreamsMemberRecord("g", f"m{i}", None, None, "c", "/h", 1, 0, "p", ("h", i)))
         has = AssignedTasks({str(i): {0: 1}})
         world.shard.replay(CurrentRecord("g", f"m{i}", 1, 1, MemberState.STABLE, has, AssignedTasks()))
-    group = world.shard.groups["g"]
+    group = world.group()
     return lambda: partitions_by_endpoint(world.shard._turn, group, group.members["m0"])
 
 

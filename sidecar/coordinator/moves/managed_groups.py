@@ -99,8 +99,8 @@ class Rules:
             moved.update(dict.fromkeys(kept, True))
         in_doubt = self._stored is not None or self.unread
         moved.update(dict.fromkeys(self._own.never if in_doubt else self._own.never & moved.keys(), False))
-        patterns = (None, None) if self._stored is None else (self._stored.include, self._stored.exclude)
-        return GroupRules(*patterns, moved, tuple(sorted(self.unread)), len(self.kept))
+        include, exclude = (None, None) if self._stored is None else (self._stored.include, self._stored.exclude)
+        return GroupRules(include, exclude, moved, tuple(sorted(self.unread)), len(self.kept))
 
     def unwanted_in(self, partition: int) -> list[str]:
         """Returns the groups of this partition that an order or verdict leaves to their broker."""

@@ -129,9 +129,10 @@ def test_a_group_that_is_wanted_again_in_a_bad_moment_stays_and_works(
         await until(lambda: not group.target.of("m1"))
         if trouble == "the lease is over":
             sidecar.service.lease.lost()
-            await asyncio.sleep(0.1)
+            over_s = time.monotonic()
+            await until(lambda: time.monotonic() > over_s + 0.1)
             await store_settings(sidecar, "g", managed=None)
-            await asyncio.sleep(0.1)
+            await until(lambda: time.monotonic() > over_s + 0.2)
         else:
             ask, refusals = releases._core.ask, 2
 

@@ -14,7 +14,7 @@ from sidecar.state.codec import Stamp
 from sidecar.state.keys import decode_key
 from sidecar.wire.apis import Api
 from tests.coordinator.runtime.watched import Bench, run, shorten_pauses
-from tests.inprocess.embedded_sidecar import until
+from tests.inprocess.embedded_sidecar import turns, until
 from tests.inprocess.messages import join
 
 
@@ -91,7 +91,7 @@ def test_who_does_not_know_the_patterns_takes_nothing(monkeypatch: pytest.Monkey
     async def test(b: Bench) -> None:
         b.watch.from_tail.tail_read(1)
         await until(lambda: "the state topic is not read to its end yet" in b.sidecar.lines.events("warning"))
-        await asyncio.sleep(0.1)
+        await turns()
         assert b.problems == ["1 partitions of the state topic are being read"]
         assert b.brokers.count(Api.JOIN_GROUP) == 0
         b.watch.from_tail.tail_read(0)
