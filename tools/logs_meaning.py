@@ -106,7 +106,7 @@ MEANING: dict[str, str] = {
     "the coordinator is gone": "Of a front in a process of its own: the other process ended or was cut off. Clients wait; start it.",
     "the fence is not renewed, trying again": "There is time: it is tried four times as often as brokers would forget it. If it stays, look at `__transaction_state`.",
     "the process stood still": "The process was suspended, or had no processor, for `ms`. Sessions get that time back.",
-    "the state topic is not read to its end yet": "After `ownership.tail_wait_ms`; mostly these partitions have no leader. The others go on.",
+    "the state topic is not read to its end yet": "After `ownership.tail_wait_ms`; mostly these partitions have no leader. The others go on; none does without partition 0, which has the patterns.",
     "too few open files for limits.connections": "Raise the process's limit (`LimitNOFILE`, `ulimit -n`) to `wanted`, or lower `limits.connections`.",
     "two sidecars with one node id; the one that was started last counts": "Stop one of them.",
     "waiting for __consumer_offsets": "At the start: it is missing or has partitions without a leader. With ACLs, READ of the sidecars' own group or DESCRIBE of the topic is missing.",

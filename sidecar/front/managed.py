@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sidecar.core.vocabulary.cache import BoundedCache
 from sidecar.core.vocabulary.group_patterns import Patterns
+from sidecar.core.vocabulary.placement import partition_for
 from sidecar.link.messages import GroupRules
 
 
@@ -21,7 +22,7 @@ class Managed:
         self._own, self._own_managing = own, managing
         self._refused = refused
         self._matches = own
-        self._moved: dict[str, bool] = {}
+        self._rules = GroupRules()
         self._answers: BoundedCache[str, bool] = BoundedCache(make=self._managed)
         self.managed: Callable[[str], bool] = self._answers.__getitem__
         """Whether the sidecars coordinate this group."""
@@ -29,12 +30,16 @@ class Managed:
     def _managed(self, group_id: str) -> bool:
         if group_id == self._refused and group_id:
             return True
-        moved = self._moved.get(group_id)
-        return self._matches(group_id) if moved is None else moved
+        rules = self._rules
+        if group_id in rules.moved:
+            return rules.moved[group_id]
+        return self._matches(group_id) or (
+            bool(rules.unread) and partition_for(group_id, rules.partitions) in rules.unread
+        )
 
     def moved(self, group_id: str) -> bool:
         """Returns whether an order names this group; for "", whether patterns are stored."""
-        return group_id in self._moved if group_id else self._matches is not self._own
+        return group_id in self._rules.moved if group_id else self._matches is not self._own
 
     def follow(self, rules: GroupRules) -> None:
         if rules.include is None and rules.exclude is None:
@@ -42,7 +47,7 @@ class Managed:
         else:
             self._matches = Patterns(rules.include or (), rules.exclude or ())
             managing = bool(rules.include)
-        self._moved = rules.moved
-        self.managing = managing or any(rules.moved.values())
+        self._rules = rules
+        self.managing = managing or any(rules.moved.values()) or bool(rules.unread)
         self._answers.clear()
         self.known = True

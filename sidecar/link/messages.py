@@ -97,11 +97,14 @@ class View(Struct, tag=True, gc=False):
 
 class GroupRules(Struct, tag=True, gc=False):
     """The rules that decide which groups are managed, once they are known. `include`, `exclude`: patterns instead of
-    the front's own settings; None: the settings count. `moved`: exceptions for single groups."""
+    the front's own settings; None: the settings count. `moved`: exceptions for single groups; `unread`: partitions of
+    the state topic, of `partitions`, whose exceptions are not known yet: each of their groups counts as managed."""
 
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
     moved: dict[str, bool] = field(default_factory=dict)
+    unread: tuple[int, ...] = ()
+    partitions: int = 0
 
 
 class AskAccess(Struct, tag=True, gc=False):

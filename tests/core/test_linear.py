@@ -36,8 +36,12 @@ from sidecar.core.runtime.shard import Shard
 from sidecar.core.runtime.turn import Now
 from sidecar.core.share.config import ShareConfig
 from sidecar.core.share.events import ShareHeartbeat
+from sidecar.core.streams.endpoints import partitions_by_endpoint
 from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.streams.java_order import hash_order
+from sidecar.core.streams.records import CurrentRecord, MemberState, TopologyRecord
+from sidecar.core.streams.records import MemberRecord as StreamsMemberRecord
+from sidecar.core.streams.tasks import AssignedTasks
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.topics import Topic
 from sidecar.wire.generated import consumer_protocol_assignment as ca
@@ -166,6 +170,21 @@ def joins_with(topology: Topology) -> Callable[[], object]:
     return lambda: world.shard.handle(beat, 1, world.now)
 
 
+def endpoints_of_members(n: int) -> Callable[[], object]:
+    """A group of `n` members with endpoints, and as many subtopologies. Each member has a task."""
+    world = StreamsWorld()
+    image, changed = world.shard.image.next([Topic(i.to_bytes(16, "big"), f"in{i}", ((),)) for i in range(n)])
+    world.shard.topics_changed(image, changed, world.now)
+    topology = Topology(0, tuple(Subtopology(str(i), (f"in{i}",)) for i in range(n)))
+    world.shard.replay(TopologyRecord("g", topology))
+    for i in range(n):
+        world.shard.replay(StreamsMemberRecord("g", f"m{i}", None, None, "c", "/h", 1, 0, "p", ("h", i)))
+        has = AssignedTasks({str(i): {0: 1}})
+        world.shard.replay(CurrentRecord("g", f"m{i}", 1, 1, MemberState.STABLE, has, AssignedTasks()))
+    group = world.group()
+    return lambda: partitions_by_endpoint(world.shard._turn, group, group.members["m0"])
+
+
 def reaches_a_new_epoch(n: int) -> Callable[[], object]:
     """A share member that subscribes to so many topics."""
     world = ShareWorld()
@@ -245,6 +264,7 @@ WORK: dict[str, Work] = {
     "tasks that a member waits for, explained": lambda n: explained(streams_members(n, settled=False).shard),
     "tasks that a member has, explained": lambda n: explained(streams_members(n, settled=True).shard),
     "partitions that a member waits for, explained": lambda n: explained(consumer_waits_for_another(n).shard),
+    "endpoints of a streams group": endpoints_of_members,
     "a chain of subtopologies": lambda n: joins_with(chain(n)),
     "copartition groups and topics with a number of their own": lambda n: joins_with(copartitioned(n)),
     "topics of a share member that reaches a new epoch": reaches_a_new_epoch,

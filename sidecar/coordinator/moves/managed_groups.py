@@ -40,7 +40,10 @@ class Rules:
     def __init__(self, own: OwnRules, settings: StoredSettings, log: Logger) -> None:
         self.settings = settings
         self.ready = False
-        """Whether the state topic has been read to its end."""
+        """Whether the state topic has been read to its end, but for `unread`."""
+        self.unread: frozenset[int] = frozenset()
+        """Partitions that cannot be read yet. Nobody knows which of their groups are managed, so fronts pass none of
+        them to a broker."""
         self.dirty = False
         """Whether the fronts do not know the last change yet."""
         self.overrides: dict[str, str] = {}
@@ -94,11 +97,10 @@ class Rules:
         moved = {g: order == "true" for g, order in self.overrides.items()}
         for kept in self.kept:
             moved.update(dict.fromkeys(kept, True))
-        moved.update(dict.fromkeys(self._own.never & moved.keys(), False))
-        if self._stored is None:
-            return GroupRules(moved=moved)
-        moved.update(dict.fromkeys(self._own.never, False))
-        return GroupRules(self._stored.include, self._stored.exclude, moved)
+        in_doubt = self._stored is not None or self.unread
+        moved.update(dict.fromkeys(self._own.never if in_doubt else self._own.never & moved.keys(), False))
+        include, exclude = (None, None) if self._stored is None else (self._stored.include, self._stored.exclude)
+        return GroupRules(include, exclude, moved, tuple(sorted(self.unread)), len(self.kept))
 
     def unwanted_in(self, partition: int) -> list[str]:
         """Returns the groups of this partition that an order or verdict leaves to their broker."""
@@ -106,8 +108,10 @@ class Rules:
         return [g for g in configs if g in self.overrides and not self.wanted(g)]
 
     # ---- changes ------------------------------------------------------------------------------------------
-    def begin(self) -> None:
-        """Puts the stored values in force, once the state topic has been read to its end."""
+    def begin(self, unread: frozenset[int] = frozenset()) -> None:
+        """Puts the stored values in force, once the state topic has been read to its end, but for the partitions
+        `unread`. Called again when one of these has been read."""
+        self.unread = unread
         if not self.ready:
             self.ready = True
             self._patterns_s, self._since_s = 0.0, {}

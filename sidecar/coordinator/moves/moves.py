@@ -209,9 +209,10 @@ class Moves:
         self._ports.run_commands()
 
     # ---- settings in the state topic ----------------------------------------------------------------------
-    def begin(self) -> None:
-        """Puts the settings in force, once the state topic has been read to its end, and lets requests go on."""
-        self.rules.begin()
+    def begin(self, unread: frozenset[int] = frozenset()) -> None:
+        """Puts the settings in force, once the state topic has been read to its end but for the partitions `unread`,
+        and lets requests go on."""
+        self.rules.begin(unread)
         self.rebalance_orders.begin()
         self._ports.send_rules()
         self._go_on(self.parked.take(STATE_READ), self._dispatch)

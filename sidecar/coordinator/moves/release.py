@@ -100,19 +100,23 @@ class Releases:
         return PAUSE_S if group_id in self._places else max(WAITING_S, len(self.under_way) / LOOKS_PER_S)
 
     async def _give_back(self, group_id: str) -> None:
+        """Releases the group, or stops its release if it is wanted again. The core goes on with a release until it is
+        told to stop, so this ends before only where the core has nothing of the group."""
         began_s = time.monotonic()
         why = self._rules.settings.why(group_id) or "the patterns leave it to the broker"
         await self._unserved.look(group_id, lambda: self._pause_s(group_id))
         refused_s = PAUSE_S
-        while not self._rules.wanted(group_id):
-            reply = await self._core.ask(ReleaseGroup(group_id, f"goes back to the broker: {why}"))
+        while self._core.has(group_id):
+            stays = self._rules.wanted(group_id)
+            reason = "stays with the sidecars" if stays else f"goes back to the broker: {why}"
+            reply = await self._core.ask(ReleaseGroup(group_id, reason, stop=stays))
             if not isinstance(reply, ReleaseReply) or reply.code != Code.NONE:
-                if not (self._core.serves_group(group_id) and self._rules.leaves(group_id)):
-                    return  # it is gone, or another sidecar goes on
                 self._places.pop(group_id, None)
                 await asyncio.sleep(max(refused_s, self._pause_s(group_id)))
                 refused_s = min(2 * refused_s, REFUSED_MAX_S)
                 continue
+            if stays:
+                return
             if reply.members == 0 and not reply.placeholder and self._placeholder_gone(group_id):
                 deleted = await self._core.ask(DeleteGroup(group_id))
                 if deleted.code == Code.NONE:
@@ -121,4 +125,3 @@ class Releases:
                     self._figures("moves", "broker", "done").inc()
                     return
             await asyncio.sleep(self._pause_s(group_id))
-        await self._core.ask(ReleaseGroup(group_id, "stays with the sidecars", stop=True))

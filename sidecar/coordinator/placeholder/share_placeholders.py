@@ -375,8 +375,10 @@ class SharePlaceholders:
 
     async def _leave(self, p: _Placeholder, wanted: LeavePlaceholder, node_id: int) -> None:
         try:
-            if self._ports.serves(p.partition):
-                p.others.update(await self._membership.placeholders(node_id, p.group_id))
+            others = await self._membership.placeholders(node_id, p.group_id)
+            if not self._ports.serves(p.partition):
+                raise ConnectionLost("the lease is over")  # they may be a successor's, and none of them may stay
+            p.others.update(others)
             if p.tried:
                 p.others.add(p.member_id)
             await self._remove_others(p, node_id)

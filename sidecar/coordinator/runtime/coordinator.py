@@ -381,8 +381,8 @@ class Coordinator:
             asyncio.get_running_loop().call_soon(self.config_changed)
         self.moves.stored(group_id, name)
 
-    def state_read(self) -> None:  # to its end, for the first time
-        self.moves.begin()
+    def state_read(self, unread: frozenset[int] = frozenset()) -> None:  # to its end, but for these partitions
+        self.moves.begin(unread)
 
     # ---- ending -------------------------------------------------------------------------------------------
     async def stop(self) -> None:

@@ -21,7 +21,7 @@ FOREIGN = "see that broker and bootstrap of each sidecar lead to one cluster; th
 
 class TailListener:
     """The tail's listener. `read()` is called when the topic has been read to its end, or when the wait for that is
-    over, so perhaps twice; `claimed()` when all claims of a partition are known, and after each later claim."""
+    over, so perhaps several times; `claimed()` when all claims of a partition are known, and after each later claim."""
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class TailListener:
         self._log = log
         self._tasks = tasks
         self.unread = set(range(len(state.partitions)))
+        self._waits = True
+        """Whether nothing goes on before all partitions are read."""
         self.read: Callable[[], None] = lambda: None
         self.claimed: Callable[[], None] = lambda: None
 
@@ -76,9 +78,8 @@ class TailListener:
         if partition in self.unread:
             self.unread.discard(partition)
             self.claimed()
-            if not self.unread:
-                self._coordinator.state_read()
-                self.read()
+            if not self.unread or not self._waits:
+                self._go_on()
 
     async def wait(self, most_s: float) -> None:
         """Ends the wait for partitions that are not read to their ends: they may have no leader, and the others must
@@ -86,6 +87,14 @@ class TailListener:
         await asyncio.sleep(most_s)
         if self.unread:
             self._log.warning("the state topic is not read to its end yet", partitions=len(self.unread))
+            self._waits = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Lets this sidecar own partitions, and answer for the groups of those that are read. It could answer nobody
+        before it knows the stored patterns, and would only take partitions from sidecars that can."""
+        if self._coordinator.moves.rules.settings.partition_of("") not in self.unread:
+            self._coordinator.state_read(frozenset(self.unread))
             self.read()
 
     def tail_went_back(self, partition: int) -> None:

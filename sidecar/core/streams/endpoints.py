@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Set
 
 from sidecar.core.runtime.turn import Turn
 from sidecar.core.streams.events import EndpointPartitions
 from sidecar.core.streams.group import Member, StreamsGroup
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.tasks import Partitions, merged
-from sidecar.core.streams.topology import Topology
+from sidecar.core.streams.topology import Subtopology, Topology
 from sidecar.core.vocabulary.topics import TopicImage
 
 
@@ -17,34 +17,37 @@ def partitions_by_endpoint(turn: Turn, group: StreamsGroup, member: Member) -> t
     """Returns one entry for each member with an endpoint, `member` last. Unlike Kafka, which fails there, a source
     topic that is missing has no partitions."""
     others = [m for m in group.members.values() if m.member_id != member.member_id]
-    return tuple(_entry(turn, group, m) for m in (*others, member) if m.endpoint is not None)
-
-
-def _entry(turn: Turn, group: StreamsGroup, m: Member) -> EndpointPartitions:
+    shown = [m for m in (*others, member) if m.endpoint is not None]
+    lacking = {s for topic, s in group.subtopology_of_topic.items() if topic not in turn.image.by_name}
     soft: StreamsSoft = turn.soft_of(group.group_id)
-    soft.endpoints_incomplete |= _misses_topic(m, group, turn.image)
+    soft.endpoints_incomplete |= any(_has_tasks(m, lacking) for m in shown)
+    subtopologies = (group.topology or Topology(0)).by_id()
+    return tuple(_entry(turn, group, m, subtopologies) for m in shown)
+
+
+def _entry(turn: Turn, group: StreamsGroup, m: Member, subtopologies: Mapping[str, Subtopology]) -> EndpointPartitions:
+    soft: StreamsSoft = turn.soft_of(group.group_id)
     metadata_hash, known = group.hash_over(turn.image), soft.endpoints.get(m.member_id)
     assert m.endpoint is not None
     if known is not None and known[0] is m.assigned and known[1] == metadata_hash and known[2][0] == m.endpoint:
         return known[2]
-    topology = group.topology or Topology(0)
     has = m.assigned.without_epochs()
     replicas = merged([*has.standby.items(), *has.warmup.items()])
-    entry = (m.endpoint, _topics(has.active, topology, turn.image), _topics(replicas, topology, turn.image))
+    image = turn.image
+    entry = (m.endpoint, _topics(has.active, subtopologies, image), _topics(replicas, subtopologies, image))
     soft.endpoints[m.member_id] = (m.assigned, metadata_hash, entry)
     return entry
 
 
-def _misses_topic(m: Member, group: StreamsGroup, image: TopicImage) -> bool:
-    """Whether a topic that the member's tasks read is missing."""
-    held = m.assigned.active.keys() | m.assigned.standby.keys() | m.assigned.warmup.keys()
-    topics = group.subtopology_of_topic.items()
-    return bool(held) and any(s in held and topic not in image.by_name for topic, s in topics)
+def _has_tasks(m: Member, subtopologies: Set[str]) -> bool:
+    """Whether the member has a task of any of these subtopologies."""
+    roles = (m.assigned.active, m.assigned.standby, m.assigned.warmup)
+    return any(not subtopologies.isdisjoint(role) for role in roles)
 
 
-def _topics(tasks: Partitions, topology: Topology, image: TopicImage) -> Partitions:
+def _topics(tasks: Partitions, subtopologies: Mapping[str, Subtopology], image: TopicImage) -> Partitions:
     """Returns partition p of each topic that task p reads, if it exists."""
-    subtopologies, by_topic = topology.by_id(), dict[str, tuple[int, ...]]()
+    by_topic: dict[str, tuple[int, ...]] = {}
     for subtopology_id, ps in tasks.items():
         subtopology = subtopologies.get(subtopology_id)
         for name in () if subtopology is None else subtopology.task_topics():

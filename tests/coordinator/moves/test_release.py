@@ -114,6 +114,46 @@ def test_a_group_that_is_wanted_again_stays() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("trouble", ["the lease is over", "the core refuses to stop"])
+def test_a_group_that_is_wanted_again_in_a_bad_moment_stays_and_works(
+    monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Symptom: the core was not told to stop the release, as the lease was over or the request was refused. It assigned
+    nothing from then on, and sent each member away that came, for ever."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, releases = await sidecar.client(), sidecar.coordinator.moves.releases
+        epoch = await at_work(sidecar, client)
+        group: Any = sidecar.owner_of("g").shard.groups["g"]  # type: ignore[union-attr]
+        await store_settings(sidecar, "g", managed="false")
+        await until(lambda: not group.target.of("m1"))
+        if trouble == "the lease is over":
+            sidecar.service.lease.lost()
+            over_s = time.monotonic()
+            await until(lambda: time.monotonic() > over_s + 0.1)
+            await store_settings(sidecar, "g", managed=None)
+            await until(lambda: time.monotonic() > over_s + 0.2)
+        else:
+            ask, refusals = releases._core.ask, 2
+
+            async def refused(event: Event) -> Answer:
+                nonlocal refusals
+                if isinstance(event, ReleaseGroup) and event.stop and refusals:
+                    refusals -= 1
+                    return Answer(Code.COORDINATOR_NOT_AVAILABLE)
+                return await ask(event)
+
+            monkeypatch.setattr(releases._core, "ask", refused)
+            await store_settings(sidecar, "g", managed=None)
+        sidecar.prove()
+        await until(lambda: not releases.under_way)
+        await until(lambda: group.target.of("m1"))
+        told = await client.ask(beat("g", "m1", epoch, {}), 1)
+        assert told.error_code == Code.NONE
+
+    run(test, service={"hold_ms": 0})
+
+
 def static_join(instance: str, member_id: str = "") -> jg.JoinGroupRequest:
     return jg.JoinGroupRequest("g", 10_000, 60_000, member_id, instance, "consumer", NEWCOMER)
 

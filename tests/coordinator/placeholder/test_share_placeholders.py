@@ -449,6 +449,25 @@ def test_a_broker_that_takes_no_request_about_the_group_holds_it_up_no_longer(co
     share(test)
 
 
+def test_it_has_not_left_before_those_of_former_owners_are_looked_for() -> None:
+    """Symptom: the lease was over for a moment when the placeholder left. That of a former owner stayed at the broker,
+    and yet the group could be given back: the broker gave it partitions until its session was over."""
+
+    async def test(sidecar: EmbeddedSidecar) -> None:
+        client, _ = await joined(sidecar)
+        await until(lambda: states(sidecar) == {"held": 1})
+        beating = sidecar.brokers.faults.hang(Api.SHARE_GROUP_HEARTBEAT)
+        await until(lambda: beating.met)
+        at_broker(sidecar).members[UNRECORDED] = Member((ORDERS,))
+        await beat(client, -1)
+        sidecar.service.lease.lost()
+        beating.release()
+        await until(lambda: sidecar.coordinator.share_placeholders.given_up("g"))
+        assert not at_broker(sidecar).members
+
+    share(test)
+
+
 def test_a_member_that_comes_back_meanwhile_keeps_it() -> None:
     async def test(sidecar: EmbeddedSidecar) -> None:
         client, _ = await joined(sidecar)

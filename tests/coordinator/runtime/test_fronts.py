@@ -27,7 +27,7 @@ def test_a_front_gets_lease_and_view_at_once_and_what_is_new_from_then_on() -> N
     async def test(sidecar: EmbeddedSidecar) -> None:
         front = RecordingFront(sidecar.coordinator)
         lease, rules, view = front.messages
-        assert rules == GroupRules()
+        assert rules == GroupRules(partitions=1)
         assert lease == Lease(*sidecar.service.lease.until) and view == sidecar.coordinator.view
         sidecar.prove(70_000)
         sidecar.assign(2)
