@@ -105,6 +105,8 @@ def _with(fields: Fields, answer: Any, admin: str, path: str) -> Mapping[str, An
         return NO_GROUP
     told: dict[str, Any] = answer if isinstance(answer, dict) else {}
     if lacking := [name for name, kind in fields.items() if not isinstance(told.get(name), kind)]:
+        if isinstance(problem := told.get("problem"), str):
+            raise Failed(Code.UNREACHED, f"{admin}: {problem}", "Ask another sidecar, or try again.")
         raise Failed(Code.UNREACHED, f"{admin}{path}: its answer has no {', '.join(lacking)}.", IS_IT)
     return told
 

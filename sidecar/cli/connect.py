@@ -24,8 +24,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
 _NUMBER = re.compile(r"\[Errno -?\d+\] |Multiple exceptions: ")
-Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="Brokers or sidecars; several with commas.")]
-SidecarBootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A sidecar, as clients reach it.")]
+
+
+def address(text: str) -> tuple[str, int]:
+    """Returns host and port. Raises Failed."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise Failed(Code.USAGE, f"{text!r} is not HOST:PORT.", "Write a name or an address, a colon and a port.")
+    return host.strip("[]"), int(port)
+
+
+def addresses(bootstrap: str) -> str:
+    """Returns the option as it is. Raises Failed for what librdkafka would take for another port, or wait for."""
+    for part in bootstrap.split(",") if bootstrap else ():
+        address(part)
+    return bootstrap
+
+
+Bootstrap = Annotated[
+    str, typer.Option(metavar="HOST:PORT", callback=addresses, help="Brokers or sidecars; several with commas.")
+]
+SidecarBootstrap = Annotated[
+    str, typer.Option(metavar="HOST:PORT", callback=addresses, help="A sidecar, as clients reach it.")
+]
 StateTopic = Annotated[str, typer.Option("--topic", help="The state topic.")]
 CommandConfig = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A file of client properties, key=value: security and so on.")
@@ -149,14 +170,6 @@ def finite(seconds: float) -> float:
 
 
 GroupId = Annotated[str, typer.Argument(help="The group's id.", callback=named)]
-
-
-def address(text: str) -> tuple[str, int]:
-    """Returns host and port. Raises Failed."""
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Failed(Code.USAGE, f"{text!r} is not HOST:PORT.", "Write a name or an address, a colon and a port.")
-    return host.strip("[]"), int(port)
 
 
 async def topics(cluster: Cluster) -> TopicImage:

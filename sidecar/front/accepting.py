@@ -7,7 +7,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from sidecar.front.bind import bind
+from sidecar.front.bind import bind, peer_host
 from sidecar.link.ports import Logger
 
 ACCEPTS = 16
@@ -65,7 +65,7 @@ class Acceptor:
                 self._loop.call_later(AGAIN_S, self._accept_again, listening)
                 return
             sock.setblocking(False)
-            self._arrived(sock, str(address[0]))
+            self._arrived(sock, peer_host(address))
 
     def _accept_again(self, listening: socket.socket) -> None:
         if not self._closed:

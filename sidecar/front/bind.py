@@ -1,10 +1,20 @@
-"""Opens listening sockets. It imports nothing but sockets: `sidecar run` does this before all other imports."""
+"""Opens listening sockets, and tells who connects. It imports nothing but sockets: `sidecar run` does this before all
+other imports."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+MAPPED = "::ffff:"
+"""Prefix of an IPv4 address at a socket for both families."""
+
+
+def peer_host(name: Sequence[Any] | None) -> str:
+    """Returns the address in a peer's name; "" without a name. A socket for both families, as systemd opens it, gives
+    IPv4 clients IPv6 addresses. A broker knows them by those of IPv4, and so do its ACLs and the settings here."""
+    return str(name[0]).removeprefix(MAPPED) if name else ""
 
 
 def bind(addresses: Iterable[tuple[Any, ...]], backlog: int) -> list[socket.socket]:

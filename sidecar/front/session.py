@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from sidecar.api.call import Client
 from sidecar.core.vocabulary.cache import BoundedCache
+from sidecar.front.bind import peer_host
 from sidecar.front.budget import SHORT_TURN
 from sidecar.front.flow_control import FlowControl, FlowServer
 from sidecar.front.large import LARGE_BYTES
@@ -71,8 +72,7 @@ class Session(Reader):
         transport = cast(asyncio.Transport, transport)  # uvloop has its own classes
         self.transport = transport
         self.to_client.open(transport)
-        peer = transport.get_extra_info("peername")
-        self.facts.host = str(peer[0]) if peer else ""
+        self.facts.host = peer_host(transport.get_extra_info("peername"))
         cause = self._server.opened(self)
         if cause:
             self.close(cause)

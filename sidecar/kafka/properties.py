@@ -61,6 +61,7 @@ KNOWN = frozenset(
         "ssl.endpoint.identification.algorithm",
     )
 )
+BAD_ESCAPE = "a \\u escape has not four digits"
 WITHOUT_EFFECT = re.compile(
     r"ssl\.protocol|ssl\.engine\.factory\.class|ssl\.secure\.random\.implementation|ssl\.(key|trust)manager\.algorithm"
     r"|sasl\.login\.callback\.handler\.class|sasl\.oauthbearer\.method|sasl\.login\.(refresh|connect|read|retry)\..*"
@@ -86,7 +87,7 @@ def parse(text: str) -> Security:
     try:
         return of(javaproperties.loads(text))
     except javaproperties.InvalidUEscapeError:
-        raise SecurityError("a \\u escape has not four digits") from None
+        raise SecurityError(BAD_ESCAPE) from None
 
 
 def of(properties: Mapping[str, str]) -> Security:
@@ -146,7 +147,7 @@ def _resolved(name: str, value: str) -> str:
                 return Path(path, key).read_text().strip()
             return javaproperties.loads(Path(path).read_text())[key]
         except javaproperties.InvalidUEscapeError:
-            raise
+            raise SecurityError(f"{name} names {match.group()}: {BAD_ESCAPE}") from None
         except (KeyError, OSError, ValueError) as exc:  # not text; a path that cannot be
             why = f"there is no {key}" if isinstance(exc, KeyError) else plain(exc)
             raise SecurityError(f"{name} names {match.group()}: {why}") from None

@@ -226,6 +226,8 @@ class Admin:
 
         async def group(request: web.Request) -> web.Response:
             """Returns one group: its place, members, partitions, stale claims. In ?id=, as a name may be any text."""
+            if self._pages is not None and (unknown := self._pages.no_coordinator()) is not None:
+                return unknown
             async with self._turn:  # one after the other: many at once would only take longer
                 content = await finished(self._find_group(request.query.get("id", "")))
                 parts: list[bytes] = []

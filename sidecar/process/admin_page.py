@@ -194,7 +194,11 @@ class Pages:
             return web.json_response({"problem": "no such group"}, status=404)
         return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers={"ETag": tag})
 
-    def _nothing(self) -> web.StreamResponse:
+    def no_coordinator(self) -> web.Response | None:
+        """Returns the answer about groups while this process has no coordinator, and so knows none; None: it has."""
+        return self._nothing() if self._views() is None else None
+
+    def _nothing(self) -> web.Response:
         from aiohttp import web
 
         front_only = "this process holds clients' connections only: ask the coordinator's admin address"

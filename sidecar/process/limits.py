@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sidecar.process.section import INT_MAX, Section
 
@@ -160,3 +161,13 @@ class LimitsSection(Section):
         description="A broker that owes answers, a probe's among them, is silent after so long: what only it can "
         "answer closes its connection until it answers again. 0: never.",
     )
+
+    @field_validator("connections_per_ip_overrides")
+    @classmethod
+    def _addresses(cls, value: dict[str, int]) -> dict[str, int]:
+        """Refuses names, which Kafka resolves: the override of a name would be that of no client. Addresses are spelled
+        as sockets spell them."""
+        try:
+            return {str(ip_address(host)): most for host, most in value.items()}
+        except ValueError as exc:
+            raise ValueError(f"{exc}: write the address of a host, not its name") from None

@@ -244,19 +244,17 @@ async def serve_unix(
     return UnixServer(await loop.create_unix_server(made, sock=sock), links)
 
 
-class LinkTaken(StartError):
-    """The link's path is taken by a file that is not a former process's socket."""
-
-
 def _bind(path: Path) -> socket.socket:
     """Returns a socket that only this user can connect to, in the place of one that an earlier process has left. Any
-    other file stays, and so does a socket of a running process. Raises LinkTaken, OSError."""
+    other file stays, and so does a socket of a running process. Raises StartError, OSError."""
     with suppress(FileNotFoundError):
         status = path.lstat()
         if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.geteuid():
-            raise LinkTaken(f"{path} is there and is no socket of this user: name another path by `link`, or remove it")
+            raise StartError(
+                f"{path} is there and is no socket of this user: name another path by `link`, or remove it"
+            )
         if _listens(path):
-            raise LinkTaken(f"another process listens at {path}: each coordinator needs a `link` of its own")
+            raise StartError(f"another process listens at {path}: each coordinator needs a `link` of its own")
         path.unlink()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(str(path))

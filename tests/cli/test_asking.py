@@ -82,6 +82,17 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:
     assert "by https only" in done.output and OTHER not in done.output
 
 
+def test_a_sidecar_without_a_coordinator_does_not_say_that_a_group_is_not_there() -> None:
+    """Symptom: while a coordinator was being started, and always at a front alone, there was no such group."""
+    ground = Ground(given(), views=False)
+    ground.problems.append("starting: broker or topics not there yet")
+    with Served(ground) as running:
+        address = f"127.0.0.1:{running.ground.port}"
+        done = CliRunner().invoke(app, ["groups", "describe", "g", "--admin", address])
+    assert (done.exit_code, done.stdout) == (Code.UNREACHED, "")
+    assert done.stderr == f"{address}: {ground.problems[0]}\nAsk another sidecar, or try again.\n"
+
+
 def http(body: str, status: str = "200 OK") -> bytes:
     """Returns an answer with this body."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

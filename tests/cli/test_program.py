@@ -151,7 +151,9 @@ MISUSED = (
     ("audit", "stream", "--from", "kafka://h:1", "--metrics", "x"),
     *((*words, "--command-config", "none") for words in BROKERS if "--admin" not in words and words[0] != "health"),
     ("health", NOBODY, "--token-file", "none"),
+    *(tuple("localhost" if word == NOBODY else word for word in words) for words in BROKERS),
 )
+"""The last ones: an address without a port. librdkafka takes that of 9092, and a part of a command did so."""
 
 
 @pytest.fixture

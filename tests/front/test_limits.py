@@ -628,6 +628,18 @@ def test_connections_of_one_address_have_a_limit() -> None:
     run_with_door(test, per_ip_max=2, per_ip_overrides={"10.0.0.7": 3})
 
 
+def test_a_client_of_ipv4_has_its_own_address_at_a_socket_for_both_families() -> None:
+    """Symptom: with the socket that systemd opens for `ListenStream=9092` no override counted, and members had other
+    hosts than at a broker, whose Java knows such clients by their addresses of IPv4."""
+
+    async def test(embedded: EmbeddedFront) -> None:
+        clients = [await embedded.client(host) for host in ("::ffff:10.0.0.7", "10.0.0.7", "::ffff:10.0.0.7")]
+        assert [c.closed for c in clients] == [False, False, True]
+        assert {session.facts.host for session in embedded.front.server.sessions} == {"10.0.0.7"}
+
+    run_with_door(test, per_ip_max=0, per_ip_overrides={"10.0.0.7": 2})
+
+
 def test_connections_that_have_to_prove_themselves_first_count_while_they_do() -> None:
     async def test(embedded: EmbeddedFront) -> None:
         door = embedded.front.server.door

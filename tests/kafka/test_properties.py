@@ -240,6 +240,15 @@ def test_a_path_that_no_file_can_have_is_a_fault_of_the_file(name: str, path: st
             parse(f"security.protocol=SSL\n{name}={value}\n").ssl_context()
 
 
+def test_a_fault_of_a_file_that_a_value_names_is_a_fault_of_that_value(tmp_path: Path) -> None:
+    """Symptom: a bad escape there was told as a bug of the program, with a trace."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("password=\\u12")
+    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    with pytest.raises(SecurityError, match=r"^sasl\.password names .*: a \\u escape has not four digits$"):
+        librdkafka_of({**given, "sasl.password": f"${{file:{secrets}:password}}"})
+
+
 ODD_TEXT = ["\ud800", "a\a", "\u00ad", "\u06271"]
 """Half of a character, and texts that SASLprep refuses (RFC 4013)."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +17,7 @@ from sidecar.process import coordination as module
 from sidecar.process.coordination import CoordinatorRunner, Means
 from sidecar.process.settings import Settings
 from sidecar.process.shared import Shared
+from sidecar.process.unix_link import _bind
 from tests.inprocess import clock
 from tests.inprocess.embedded_sidecar import Counted, Lines, until
 
@@ -26,6 +29,19 @@ class CoordinatorLink:
 
     def lose(self) -> None:
         """Does nothing: nothing was granted."""
+
+
+def runner_with(environment: SimpleNamespace) -> tuple[CoordinatorRunner, Lines, Counted]:
+    needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "bootstrap": "b:2", "node_id": 1}
+    lines, metrics = Lines(), Counted()
+    credentials = SimpleNamespace(own=PLAINTEXT, broker=PLAINTEXT)
+    app = SimpleNamespace(
+        log=lines, metrics=metrics, tasks=SimpleNamespace(), credentials=credentials, environment=environment
+    )
+    link = cast(Any, CoordinatorLink())
+    settings = Settings.model_validate(needed)
+    runner = CoordinatorRunner(settings, cast(Shared, app), cast(Means, None), Cluster([], "c", {}), link)
+    return runner, lines, metrics
 
 
 def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,17 +60,8 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
         raise StartError(TWO)
 
     async def test() -> None:
-        needed = {"listen": "127.0.0.1:1", "broker": "127.0.0.1:2", "bootstrap": "b:2", "node_id": 1}
-        lines, metrics = Lines(), Counted()
-        credentials = SimpleNamespace(own=PLAINTEXT, broker=PLAINTEXT)
         environment = SimpleNamespace(ended=lambda: collected.append(runners[0]._tasks))
-        app = SimpleNamespace(
-            log=lines, metrics=metrics, tasks=SimpleNamespace(), credentials=credentials, environment=environment
-        )
-        brokers = Cluster([], "c", {})
-        settings = Settings.model_validate(needed)
-        link = cast(Any, CoordinatorLink())
-        runner = CoordinatorRunner(settings, cast(Shared, app), cast(Means, None), brokers, link)
+        runner, lines, metrics = runner_with(environment)
         runners.append(runner)
         work = asyncio.get_running_loop().create_task(runner.rounds())
         await asked.wait()
@@ -73,3 +80,28 @@ def test_why_there_is_no_coordinator_is_told_until_there_is_one(monkeypatch: pyt
     monkeypatch.setattr(module, "find_broker", broker_answers)
     monkeypatch.setattr(module, "one_cluster", two_clusters)
     clock.run(test())
+
+
+def test_a_coordinator_whose_link_is_taken_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a coordinator that was started before the one in its place had ended was never started again. The error
+    for a taken `link` was of a kind without a cause in the table of metrics, and that ended the runner."""
+    tries: list[Path] = []
+
+    async def test() -> None:
+        runner, _, metrics = runner_with(SimpleNamespace(ended=lambda: None))
+        work = asyncio.get_running_loop().create_task(runner.rounds())
+        await until(lambda: len(tries) == 2 or work.done())
+        assert not work.done(), work.exception()
+        assert metrics.value("coordinator_ends", "start") >= 1
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def link_taken(*given: Any) -> None:
+        tries.append(tmp_path)
+        _bind(tmp_path / "link")
+
+    monkeypatch.setattr(module, "find_broker", link_taken)
+    with socket.socket(socket.AF_UNIX) as former:
+        former.bind(str(tmp_path / "link"))
+        former.listen()
+        clock.run(test())

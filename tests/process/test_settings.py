@@ -258,6 +258,18 @@ def test_an_address_has_a_host_that_can_be_looked_up(name: str, host: str) -> No
     ]
 
 
+def test_connections_are_counted_by_addresses_and_not_by_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: the name of a host, which Kafka's setting takes, was accepted and counted for no client. So was an
+    address of IPv6 in another spelling than that of sockets."""
+    monkeypatch.setenv("SIDECAR_LIMITS__CONNECTIONS_PER_IP_OVERRIDES", '{"proxy.example.com": 7}')
+    (found,) = faults()
+    assert found.startswith("limits.connections_per_ip_overrides: 'proxy.example.com' does not appear to be an IPv4")
+    assert found.endswith("write the address of a host, not its name")
+    monkeypatch.setenv("SIDECAR_LIMITS__CONNECTIONS_PER_IP_OVERRIDES", '{"10.0.0.7": 3, "2001:DB8::0001": 5}')
+    door = front_settings(load(None, GIVEN), lambda: "id").door
+    assert door.per_ip_overrides == {"10.0.0.7": 3, "2001:db8::1": 5}
+
+
 def test_a_bad_expression_is_told_in_words(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SIDECAR_GROUPS__INCLUDE", '["("]')
     assert faults() == ["groups.include: '(' is no regular expression: missing ): ("]

@@ -18,7 +18,7 @@ from sidecar.link.loopback import IN_A_ROW
 from sidecar.link.messages import SettingsPassed, ToCoordinator, Touch, Void
 from sidecar.process import unix_link
 from sidecar.process.tasks import Supervisor
-from sidecar.process.unix_link import LinkTaken, UnixClient, UnixServer, serve_unix
+from sidecar.process.unix_link import UnixClient, UnixServer, serve_unix
 from sidecar.process.version import package_version
 from tests.inprocess.embedded_sidecar import Lines, turns, until
 from tests.process.test_limits import Ends
@@ -219,12 +219,12 @@ def test_only_a_socket_that_a_former_process_has_left_gives_its_place_up(tmp_pat
     async def main() -> None:
         for make in (path.touch, partial(path.symlink_to, other), path.mkdir):
             make()
-            with pytest.raises(LinkTaken, match="is no socket of this user"):
+            with pytest.raises(StartError, match="is no socket of this user"):
                 await serve()
             assert other.read_text() == "precious"
             path.rmdir() if path.is_dir() else path.unlink()
         server = await serve()
-        with pytest.raises(LinkTaken, match="another process listens"):
+        with pytest.raises(StartError, match="another process listens"):
             await serve()
         server.close()
         left = socket.socket(socket.AF_UNIX)

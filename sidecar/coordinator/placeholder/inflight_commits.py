@@ -18,6 +18,8 @@ K = TypeVar("K")
 Topic = str | bytes
 """A topic's name or its id."""
 NO_NAME, NO_ID = "", b""
+TICKETS_A_MS = 1_000
+"""More commits than can begin in a millisecond."""
 Way = tuple[int, int]
 """A front, and a connection of its clients. A member's commits over one connection keep their order."""
 
@@ -41,8 +43,9 @@ class UnderWay:
         self._last = 0
 
     def begin(self, group_id: str, member_id: str, places: tuple[Place, ...], way: Way, now_ms: int) -> int:
-        """Adds a commit; returns the ticket by which the front will report its end."""
-        self._last = ticket = self._last + 1
+        """Adds a commit; returns the ticket by which the front will report its end. A front outlives its coordinator,
+        and reports to the next one what began under the last. So tickets go with the time: none is given twice."""
+        self._last = ticket = max(self._last + 1, now_ms * TICKETS_A_MS)
         self._commits[ticket] = _Commit(group_id, member_id, places, way, now_ms)
         self._of_group.setdefault(group_id, set()).add(ticket)
         for place in places:

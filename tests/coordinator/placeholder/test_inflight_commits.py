@@ -223,3 +223,14 @@ def test_a_topic_may_be_told_by_its_name_or_by_its_id(first: Place, second: Plac
     assert behind == (frozenset([ticket]) if waits else frozenset())
     under_way.end(ticket)
     assert not under_way.before_commit("g", "m2", (second,), (1, 2)) and not under_way._of_place
+
+
+def test_the_end_of_a_commit_of_an_earlier_coordinator_ends_none_of_the_next() -> None:
+    """Symptom: tickets began at 1 in each coordinator. A front that reported a commit from before let another member's
+    commit, or a fetch, overtake one that was still under way."""
+    earlier, later = UnderWay(), UnderWay()
+    place = ("orders", ZERO_UUID, 0)
+    former = [earlier.begin("g", "m1", (place,), (1, n), 1_000) for n in range(3)]
+    ticket = later.begin("g", "m1", (place,), (1, 7), 1_001)
+    assert [later.end(t) for t in former] == [None] * 3
+    assert later.before_commit("g", "m2", (place,), (1, 8)) == frozenset([ticket])
