@@ -103,6 +103,10 @@ def program() -> Any:
     return typer.main.get_command(app)
 
 
+STANDS_FOR = {"N": "1", "NAME": "stop", "HOST:PORT": "host:1", "SIDECARS": "host:1", "BROKERS": "host:1"}
+"""A word of the pages -> one that a user may write."""
+
+
 def fault(words: list[str]) -> str | None:
     """Returns the program's error for these words, if any; a page may leave out what is required."""
     command = program()
@@ -111,7 +115,7 @@ def fault(words: list[str]) -> str | None:
         if name not in command.commands:
             return f"no command {name}"
         command = command.commands[name]
-    given = ["1" if word == "N" else "stop" if word == "NAME" else word for word in words if word != "..."]
+    given = [STANDS_FOR.get(word, word) for word in words if word != "..."]
     try:
         if given:
             command.make_context("sidecar", given)
