@@ -224,12 +224,11 @@ class GroupShard(ClassicShard):
 
     def topics_deleted(self, gone: dict[str, bytes]) -> None:
         """Removes the offsets of these topics. `gone`: ids by name."""
-        stores = [self.latest.groups, *({g: {p: v} for (g, p), v in t.items()} for t in self.latest.pending.values())]
+        stored = {(g, place): value for g, held in self.latest.groups.items() for place, value in held.items()}
         tombstones = [
             (("offset", g, *place), None)
-            for groups in stores
-            for g, held in groups.items()
-            for place, value in held.items()
+            for held in (stored, *self.latest.pending.values())
+            for (g, place), value in held.items()
             if place[0] in gone and value.topic_id in (ZERO, gone[place[0]])
         ]
         if tombstones:
