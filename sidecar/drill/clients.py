@@ -94,6 +94,8 @@ class Client:
         self.raw = raw
         self.lock = threading.Lock()
         self._reader: threading.Thread | None = None
+        self.hung = False
+        """Whether it had to be killed when it was stopped."""
 
     def start(self) -> Client:
         self.process.start()
@@ -115,13 +117,12 @@ class Client:
                 with self.lock:
                     self.journal.add(event)
 
-    def stop(self) -> bool:
-        """Return whether it ended in time; else it was killed."""
+    def stop(self) -> None:
         alive = self.process.alive
         code = self.process.stop(timeout_s=STOPS_WITHIN_S)
         if self._reader is not None:
             self._reader.join(timeout=5)
-        return not (alive and code == -signal.SIGKILL)
+        self.hung |= alive and code == -signal.SIGKILL
 
 
 ASSIGNORS = {

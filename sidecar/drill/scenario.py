@@ -67,8 +67,6 @@ class Scenario:
         self.topic = topic
         self.clients: list[Client] = []
         self.beside: list[GroupUnderTest] = []
-        self.hung: list[str] = []
-        """Names of clients that had to be killed when they were stopped."""
         self.producer: ProducerProcess | None = None
         self.probe: Probe | None = None
 
@@ -168,13 +166,9 @@ class Scenario:
     def all_clients(self) -> list[Client]:
         return [*self.clients, *(c for g in self.beside for c in g.clients)]
 
-    def stop_client(self, client: Client) -> None:
-        if not client.stop():
-            self.hung.append(client.name)
-
     def stop_clients(self) -> None:
         for c in self.all_clients:
-            self.stop_client(c)
+            c.stop()
         now_ms = int(time.time() * 1000)
         for c in self.all_clients:
             c.journal.end(now_ms)

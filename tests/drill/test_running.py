@@ -141,4 +141,7 @@ def test_a_client_that_does_not_end_is_told(
     client = Client("a", process, tmp_path / "a.events").start()
     wait_until("its first line", lambda: client.journal.errors != [], 60)
     monkeypatch.setattr("sidecar.drill.clients.STOPS_WITHIN_S", patience_s)
-    assert client.stop() is in_time and not process.alive
+    client.stop()
+    assert client.hung is not in_time and not process.alive
+    client.stop()  # as at the end of a drill that has replaced it
+    assert client.hung is not in_time

@@ -34,11 +34,11 @@ WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 @dataclass
 class _Opened:
     """A log that has been read. `made`: when the last entry that was read was made, which tells whether it is the same
-    log still; `known`: a version of it, with the last batch by then and the attempt that made it."""
+    log still; `batch`: a version of it, and the last batch by then."""
 
     log: DeltaTable
     made: int | None
-    known: tuple[int, int, int | None] = (-1, -1, None)
+    batch: tuple[int, int] = (-1, -1)
 
     def update(self, folder: Folder) -> bool:
         """Reads what is new. Returns False if the log was made anew, or an entry that was read is gone."""
@@ -50,14 +50,13 @@ class _Opened:
             self.made = _made(folder, self.log.version())
         return True
 
-    def last(self) -> tuple[int, int | None]:
-        """Number of the last batch, and of the attempt that made it. The entries are read again to find them, so once
-        for each version."""
+    def last(self) -> int:
+        """Number of the last batch. The entries are read again to find it, so once for each version."""
         version = self.log.version()
-        if self.known[0] != version:
+        if self.batch[0] != version:
             batch = self.log.transaction_version(APP)
-            self.known = (version, -1 if batch is None else batch, self.log.transaction_version(ATTEMPT))
-        return self.known[1:]
+            self.batch = (version, -1 if batch is None else batch)
+        return self.batch[1]
 
 
 class DeltaTables:
@@ -68,11 +67,8 @@ class DeltaTables:
     def folder(self, table: Table) -> Folder:
         return self.root / table.layer / table.name
 
-    def create(self, table: Table) -> None:
-        """Makes the table, empty, or adds the columns that an existing one lacks."""
-        self._created(table)
-
-    def _created(self, table: Table) -> _Opened:
+    def create(self, table: Table) -> _Opened:
+        """Makes the table, empty, or adds the columns that an existing one lacks. Returns its log."""
         opened = self._log(table)
         if opened is not None:
             _complete(opened.log, table)
@@ -107,19 +103,20 @@ class DeltaTables:
 
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
-        return self.last(table)[0]
+        opened = self._log(table)
+        return -1 if opened is None else opened.last()
 
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
         opened = self._log(table)
-        return (-1, None) if opened is None else opened.last()
+        return (-1, None) if opened is None else (opened.last(), opened.log.transaction_version(ATTEMPT))
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
         """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
         False, with nothing done, if this batch was committed before."""
         table = target.table
-        opened = self._created(table)
-        if opened.last()[0] >= batch:
+        opened = self.create(table)
+        if opened.last() >= batch:
             return False
         replaced = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
@@ -133,7 +130,7 @@ class DeltaTables:
             )
         except CommitFailedError:
             opened.log.update_incremental()
-            if opened.last()[0] < batch:
+            if opened.last() < batch:
                 raise
             return False
         return True

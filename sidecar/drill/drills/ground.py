@@ -267,9 +267,8 @@ class Ground:
     # ---- end ----------------------------------------------------------------------------------------------
     def strike(self) -> list[str]:
         """End the clients of this drill in order; the cluster stays. Return the names of all that had to be killed."""
-        for group in self.under_test:
-            for client in group.clients:
-                group.stop(client)
+        for c in self.clients:
+            c.stop()
         now_ms = int(time.time() * 1000)
         for c in self.clients:
             c.journal.end(now_ms)
@@ -277,7 +276,7 @@ class Ground:
             group.close()
         if self.crew is not None:
             self.crew.stop()
-        return [name for group in self.under_test for name in group.hung]
+        return [c.name for group in self.under_test for c in (*group.ended, *group.clients) if c.hung]
 
     def abandon(self) -> None:
         """End everything at once."""

@@ -32,8 +32,6 @@ class GroupUnderTest:
     members: list[Member] = field(default_factory=list)
     ended: list[Client] = field(default_factory=list)
     """Clients that have ended and were replaced."""
-    hung: list[str] = field(default_factory=list)
-    """Names of clients that had to be killed when the drill stopped them."""
     places: tuple[str, ...] = ("a", "b")
     """Suffixes of the clients' names in a share or streams group, one for each client."""
     make: list[Callable[[str], Client]] = field(default_factory=list)
@@ -98,13 +96,9 @@ class GroupUnderTest:
         self.ended.append(client)
         self.clients[place] = self.make[place](f"{client.name}-again").start()
 
-    def stop(self, client: Client) -> None:
-        if not client.stop():
-            self.hung.append(client.name)
-
     def restart(self, client: Client) -> None:
         """Stop a client in order, so that its member leaves, and start another in its place."""
-        self.stop(client)
+        client.stop()
         self.replace(client)
 
     def balanced(self) -> bool:
