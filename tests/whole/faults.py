@@ -90,6 +90,8 @@ class Faults:
         """An administrator has stored which groups are managed, so that it does not matter what sidecars are told."""
         self.rowdy: Rowdy | None = None
         self.lagging: list[SimTail] = []
+        self._furthest_ms = 0.0
+        """The most that a wall clock has ever been ahead."""
         self.back: set[str] = set()
         """Clients that have come back."""
         self.kinds: list[tuple[int, Callable[[], None]]] = [
@@ -173,8 +175,8 @@ class Faults:
             w.kafka.cluster.nodes[n].answer_ms = 0.0
             s = w.sidecars[n]
             s.proc.go_on()
-            # A transaction's time is over by the clock of its coordinator, which may be another broker by now.
-            w.kafka.procs[n].wall_offset_ms = s.proc.wall_offset_ms = 0.0
+            # A transaction's time is over by the clock of its coordinator, and began by that of another broker, maybe.
+            w.kafka.procs[n].wall_offset_ms = s.proc.wall_offset_ms = self._furthest_ms
             if not s.proc.alive:
                 w.start_sidecar(n)
         for c in w.clients:
@@ -515,7 +517,9 @@ class Faults:
         by = self.rng.choice((-far, -5_000.0, 5_000.0, far))
         self.world.say(FAULT, f"the wall clock of host {n} jumps by {by / 1000:g} s")
         self.world.sidecars[n].proc.wall_offset_ms += by
-        self.world.kafka.procs[n].wall_offset_ms += by
+        broker = self.world.kafka.procs[n]
+        broker.wall_offset_ms += by
+        self._furthest_ms = max(self._furthest_ms, broker.wall_offset_ms)
 
     # ---- clients --------------------------------------------------------------------------------------------
     def client_crashes(self) -> None:

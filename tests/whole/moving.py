@@ -71,7 +71,8 @@ class Moving:
         self.highest: dict[str, int] = {}
         """The highest generation that a broker has told of each of them."""
         self._heard: dict[tuple[str, str], float] = {}
-        """The time at which a broker was last asked in the name of this member of this group; "": no member id yet."""
+        """The time at which a broker was last asked in the name of this member of this group, or gave it its id; "": it
+        has none yet."""
 
     # ---- orders ---------------------------------------------------------------------------------------------
     def said(self, group_id: str, name: str, value: str | None, why: str, order: str) -> None:
@@ -91,11 +92,14 @@ class Moving:
             raise Violation(f"{group_id} is ordered to {self.homes[group_id]}, but its owner says {word}: {why}")
 
     # ---- brokers --------------------------------------------------------------------------------------------
-    def joined(self, group_id: str, generation: int) -> None:
+    def joined(self, group_id: str, member_id: str, generation: int) -> None:
         """A broker answers a JoinGroup, or a heartbeat of a share member. It need not remember: one that is cut off
-        forgets a generation that it began when it hears that another broker coordinates the group."""
+        forgets the generation that it began, and the member id that it gave, when it hears that another broker
+        coordinates the group."""
         if group_id in self.homes:
             self.highest[group_id] = max(generation, self.highest.get(group_id, 0))
+            if member_id:
+                self.hears(group_id, member_id)
 
     def hears(self, group_id: str, member_id: str) -> None:
         """A broker is asked something in the name of this member."""

@@ -27,7 +27,7 @@ UNKNOWN_GROUP = "Unknown"
 # ---- members ------------------------------------------------------------------------------------------------------
 def join_group(ctx: Context, req: jg.JoinGroupRequest, reply: Reply) -> None:
     def told(j: Joined) -> None:
-        ctx.node.cluster.on_joined(req.group_id, j.generation)
+        ctx.node.cluster.on_joined(req.group_id, j.member_id, j.generation)
         members = [jg.JoinGroupResponseMember(*m) for m in j.members]
         protocol = j.protocol if j.protocol is not None or ctx.version >= 7 else ""
         kind = j.protocol_type

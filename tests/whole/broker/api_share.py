@@ -29,7 +29,7 @@ def share_group_heartbeat(ctx: Context, req: sh.ShareGroupHeartbeatRequest, repl
     except Refused as exc:
         reply(sh.ShareGroupHeartbeatResponse(0, exc.code, exc.text))
         return
-    ctx.node.cluster.on_joined(req.group_id, epoch)
+    ctx.node.cluster.on_joined(req.group_id, req.member_id, epoch)
     interval_ms = ctx.node.settings.number("group.share.heartbeat.interval.ms")
     res = sh.ShareGroupHeartbeatResponse(0, 0, None, req.member_id, epoch, 0 if epoch == LEAVES else interval_ms)
     if told:

@@ -39,7 +39,7 @@ def streams_group_heartbeat(ctx: Context, req: th.StreamsGroupHeartbeatRequest, 
     except Refused as exc:
         reply(th.StreamsGroupHeartbeatResponse(error_code=exc.code, error_message=exc.text))
         return
-    ctx.node.cluster.on_joined(group_id, epoch)
+    ctx.node.cluster.on_joined(group_id, member_id, epoch)
     res = th.StreamsGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
     res.heartbeat_interval_ms = (
         0 if epoch == LEAVES else ctx.node.settings.number("group.streams.heartbeat.interval.ms")

@@ -52,8 +52,8 @@ class SimCluster:
         """Called with the controller's former and new image."""
         self.on_asked: Callable[[int, str, str], None] = lambda node_id, group_id, member_id: None
         """Called when a member of a group has asked this broker something as such."""
-        self.on_joined: Callable[[str, int], None] = lambda group_id, generation: None
-        """Called when a JoinGroup is answered."""
+        self.on_joined: Callable[[str, str, int], None] = lambda group_id, member_id, generation: None
+        """Called when a JoinGroup is answered, with the member id that it gives."""
         self._telling: set[int] = set()
         self._connections = 0
         self._boot()
