@@ -151,7 +151,7 @@ class Session(Reader):
                         budget.count_work()
                     handled += 1
                     if budget.exhausted:
-                        self.conn.left = 0
+                        self.conn.order.left = 0
                     if size <= LARGE_BYTES or self.flow.begin_large(size, partial(self.run, [a])):
                         self._server.dispatch(self, a)
                 else:

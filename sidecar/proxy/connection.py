@@ -27,82 +27,34 @@ from __future__ import annotations
 
 from collections import deque
 
-from sidecar.proxy.acks import is_silent
+from sidecar.proxy.acks import Acks
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
-from sidecar.proxy.internal import NOT_SHOWN, TOPIC_APIS, Internal, Marker, Passing
+from sidecar.proxy.internal import NOT_SHOWN, TOPIC_APIS, Internal
+from sidecar.proxy.order import TURN_SHIFT, Order, Slot, Token
 from sidecar.proxy.other_protocols import spoken
 from sidecar.proxy.raw_sasl import HEADER_BYTES, LAST_KEY, Exchange, accepted, mechanism_of
-from sidecar.wire.apis import ALONE, PASSING, Api, ApiSpec
-from sidecar.wire.frames import PREFIX, SIZE, SMALL_BYTES, Limits, client_id_of
+from sidecar.wire.apis import PASSING, Api, ApiSpec
+from sidecar.wire.frames import PREFIX, SIZE, Limits, client_id_of
 
 SASL = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """Requests that authenticate a client."""
 HANDSHAKES = (0, 1)
 """Versions of SaslHandshake whose answers can be read here."""
-TURN_SHIFT = 12
-"""Bits: each 4 KiB of a handled request, and of its answer, count like one more request in the connection's turn."""
-
-
-class _Slot:
-    """A request in `order`. Only a request that the sidecar handles gets its `reply` here."""
-
-    __slots__ = ("marker", "reply")
-
-    def __init__(self, marker: Marker | Passing | None = None) -> None:
-        self.reply: bytes | None = None
-        self.marker = marker  # it changes a passed answer on its way
-
-
-class _Token(_Slot):
-    """A SASL token without a header. Its answer has no header either and may be of any size."""
-
-    __slots__ = ()
-
-
-class Order(deque[_Slot]):
-    """Requests as the client has sent them; the head is the one to be answered next."""
-
-    reply_bytes = 0
-    """Bytes of replies that wait for the broker's answers to earlier requests."""
-    waits = False
-    """Whether the next request waits for these answers, too."""
-    replied = False
-    """Whether a reply of the sidecar's own waits to be sent. The session resets this when it sends it."""
-
-    def holds_back(self, api_key: int, size: int) -> bool:
-        """Returns whether the next request, which the sidecar handles, waits for the answers to those before it."""
-        large = api_key in ALONE or size > SMALL_BYTES - 4 or self.reply_bytes > 0
-        self.waits = large
-        return large
-
-    def due(self, conn: ClientConnection) -> list[Action]:
-        """Returns the replies that leave now. They count in the connection's turn: that the client takes no more is
-        seen only after the turn. While a passed response streams, its request is still the head."""
-        out: list[Action] = []
-        while self and self[0].reply is not None:
-            reply = self.popleft().reply
-            if reply:
-                self.reply_bytes -= len(reply)
-                conn.left -= len(reply) >> TURN_SHIFT
-                self.replied = True
-                out.append(ToClient(reply))
-        return out
 
 
 class ClientConnection:
     def __init__(self, limits: Limits, internal: Internal = NOT_SHOWN) -> None:
         self._limits = limits
         self._internal = internal
-        self.left = limits.turn_requests
-        """Requests that may still be looked at in this turn."""
         self.served = PASSING
         """APIs that the sidecar looks into, with their versions (`looked_into`)."""
         self._in_flight_max = limits.in_flight
         self._frame_max = limits.frame_bytes
         self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
-        self.order = Order()
-        self._local: dict[int, _Slot] = {}
-        self._upstream: deque[_Slot | int] = deque()
+        self.order = Order(limits.turn_requests)
+        self._acks = Acks()
+        self._local: dict[int, Slot] = {}
+        self._upstream: deque[Slot | int] = deque()
         self._held: bytes | bytearray = b""  # bytes of the client not handled yet, from `_at` on
         self._at = 0
         self._client_pass = 0  # bytes of a passed request still to come
@@ -151,7 +103,7 @@ class ClientConnection:
         self.local_pending = pending = bool(self._local)
         self.partial = self.more = False
         if held > 0 and not (pending or self.order.waits or self.stopped) and self.in_flight < self._in_flight_max:
-            if self.left > 0:
+            if self.order.left > 0:
                 self.partial = True
                 self.partial_bytes = 4 + SIZE.unpack_from(self._held, self._at)[0] if held >= 4 else 0
             else:
@@ -160,14 +112,14 @@ class ClientConnection:
 
     def go_on(self) -> list[Action]:
         """Begins the connection's next turn with what was left."""
-        self.left = self._limits.turn_requests
+        self.order.left = self._limits.turn_requests
         return [] if self.closed or len(self._held) == self._at else self._note(self._parse())
 
     # ---- from the client ----------------------------------------------------------------------------------
     def from_client(self, data: bytes, turn_requests: int = 0) -> list[Action]:
         """Takes in bytes of the client. `turn_requests`: requests that may be looked at now; 0: as the limits say."""
         if not self.more:
-            self.left = turn_requests or self._limits.turn_requests
+            self.order.left = turn_requests or self._limits.turn_requests
         if self.closed:
             return []
         if self._client_pass:  # the body of a passed request streams, whatever its size
@@ -200,7 +152,7 @@ class ClientConnection:
         buf, end = self._held, len(self._held)
         pos = run = self._at  # [run, pos) is a run of passed requests, sent on as one piece
         last: Close | None = None
-        while end - pos >= PREFIX.size and self.left > 0 and len(self.order) < self._in_flight_max:
+        while end - pos >= PREFIX.size and self.order.left > 0 and len(self.order) < self._in_flight_max:
             size, api_key, version, correlation = PREFIX.unpack_from(buf, pos)
             whole = pos + 4 + size
             spec = self.served.get(api_key)
@@ -217,19 +169,19 @@ class ClientConnection:
                     break
                 if run < pos:
                     out.append(ToUpstream(bytes(buf[run:pos])))
-                self.left -= 1 + (size >> TURN_SHIFT)
+                self.order.left -= 1 + (size >> TURN_SHIFT)
                 out.append(self._got(api_key, version, correlation, bytes(buf[pos:whole])))
                 self._held, self._at = (buf, whole) if whole < end else (b"", 0)
                 return out
             if (api_key in SASL or not 0 <= api_key <= LAST_KEY) and self._authenticating(api_key, version):
                 return self._handshake(out, run, pos, size, version)
-            silent = api_key == Api.PRODUCE and is_silent(buf, pos, version, size)
+            silent = api_key == Api.PRODUCE and self._acks.silent(buf, pos, version, size)
             if silent is None:
                 break
-            self.left -= 1
+            self.order.left -= 1
             self.requests += 1
             if not silent:
-                slot = _Slot(self._internal.marker(api_key, version) if api_key in TOPIC_APIS else None)
+                slot = Slot(self._internal.marker(api_key, version) if api_key in TOPIC_APIS else None)
                 self.order.append(slot)
                 self._upstream.append(slot)
             pos = min(whole, end)
@@ -267,9 +219,9 @@ class ClientConnection:
         if size > self._whole_max:
             out.append(self._close("frame_too_large", f"SaslHandshake, {size} bytes"))
         elif whole <= len(buf):
-            self.left -= 1
+            self.order.left -= 1
             self.requests = token = self.requests + 1
-            slot = _Slot()
+            slot = Slot()
             self.order.append(slot)
             self._local[token] = slot
             self._upstream.append(-token)
@@ -289,7 +241,7 @@ class ClientConnection:
     def _pass_tokens(self, exchange: Exchange, out: list[Action]) -> bool:
         """Passes the client's bytes as far as they are tokens. Returns whether the rest begins with a request."""
         buf, end, pos = self._held, len(self._held), self._at
-        while end - pos >= 4 and self.left > 0 and len(self.order) < self._in_flight_max:
+        while end - pos >= 4 and self.order.left > 0 and len(self.order) < self._in_flight_max:
             (size,) = SIZE.unpack_from(buf, pos)
             if not 0 <= size <= self._frame_max:
                 out.append(self._bad_size(bytes(buf[pos : pos + 4]), size))
@@ -304,10 +256,10 @@ class ClientConnection:
                 self._exchange = None
                 self._whole_max = min(limits.frame_bytes, limits.group_frame_bytes, limits.list_frame_bytes)
                 return True
-            self.left -= 1
+            self.order.left -= 1
             self.requests += 1
             if exchange.answered:
-                slot = _Token()
+                slot = Token()
                 self.order.append(slot)
                 self._upstream.append(slot)
             stop = min(pos + 4 + size, end)
@@ -349,7 +301,7 @@ class ClientConnection:
         if api_key == Api.SASL_AUTHENTICATE:
             self.authenticates = True
         self.requests = token = self.requests + 1
-        slot = _Slot(self._internal.marker(api_key, version) if api_key == Api.METADATA else None)
+        slot = Slot(self._internal.marker(api_key, version) if api_key == Api.METADATA else None)
         self.order.append(slot)
         self._local[token] = slot
         return Got(token, api_key, version, correlation, frame)
@@ -388,13 +340,13 @@ class ClientConnection:
             if not self._upstream:
                 if self._exchange is None or self.order:
                     return [*out, self._close("unexpected_response")]
-                answered = _Token()  # that this token has an answer is known when it comes
+                answered = Token()  # that this token has an answer is known when it comes
                 self.order.append(answered)
                 self._upstream.append(answered)
             first = self._upstream[0]
             (size,) = SIZE.unpack_from(buf, pos)
             whole = pos + 4 + size
-            if size < 4 and not (size >= 0 and type(first) is _Token):
+            if size < 4 and not (size >= 0 and type(first) is Token):
                 return [*out, self._close("bad_response_size", f"size {size}")]
             if isinstance(first, int):
                 if size > self._limits.group_frame_bytes:
@@ -429,7 +381,7 @@ class ClientConnection:
         if last:
             self.order.popleft()
         out: list[Action] = [ToClient(data)] if data else []
-        return [*out, *self.order.due(self)] if last else out
+        return [*out, *self.order.due()] if last else out
 
     # ---- answers ------------------------------------------------------------------------------------------
     def answer(self, token: int, frame: bytes) -> list[Action]:
@@ -445,11 +397,11 @@ class ClientConnection:
             if len(self._held) == self._at:
                 self.in_flight, self.local_pending = 0, False
                 return out
-            self.left -= len(frame) >> TURN_SHIFT
+            self.order.left -= len(frame) >> TURN_SHIFT
         else:
             slot.reply = frame
             self.order.reply_bytes += len(frame)
-            out = self.order.due(self)
+            out = self.order.due()
         if len(self._held) > self._at:
             out += self._parse()
         return self._note(out)

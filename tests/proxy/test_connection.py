@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
+from sidecar.proxy import acks
 from sidecar.proxy.actions import Action, Answered, Close, Got, ToClient, ToUpstream
 from sidecar.proxy.connection import ClientConnection
 from sidecar.wire.apis import Api
-from sidecar.wire.frames import SMALL_BYTES, Limits, request_frame
+from sidecar.wire.frames import PREFIX, SMALL_BYTES, Limits, produce_acks, request_frame
 from sidecar.wire.generated.produce import ProduceRequest
+from sidecar.wire.primitives import put_uvarint
 from tests.harness.properties import given, settings, st
 
 METADATA, HEARTBEAT = 3, 68
@@ -99,6 +101,32 @@ def test_a_produce_without_acks_expects_no_response() -> None:
     assert to_upstream(c.from_client(produce(1, 0) + passed(2))) == produce(1, 0) + passed(2)
     assert to_client(c.from_upstream(response(2))) == response(2)
     assert c.idle
+
+
+def test_a_head_that_comes_byte_by_byte_is_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that has not logged in yet can send one as long as PRODUCE_HEAD."""
+    read: list[int] = []
+
+    def counted(head: bytes, version: int, flexible_from: int) -> int | None:
+        read.append(len(head))
+        return produce_acks(head, version, flexible_from)
+
+    monkeypatch.setattr(acks, "produce_acks", counted)
+    request = produce(1, -1)
+    at = PREFIX.size + len(b"\0\1c")
+    tags = bytearray()
+    put_uvarint(tags, 3_000)
+    for tag in range(3_000):
+        put_uvarint(tags, tag)
+        tags.append(0)
+    assert request[at] == 0, "no tags"
+    body = request[4:at] + tags + request[at + 1 :]
+    request = len(body).to_bytes(4, "big") + body
+    c = ClientConnection(Limits())
+    sent = b"".join(to_upstream(c.from_client(request[i : i + 1])) for i in range(len(request)))
+    assert sent == request
+    assert sum(read) <= 3 * len(request)
+    assert to_client(c.from_upstream(response(1))) == response(1)
 
 
 def test_large_frames_stream() -> None:
