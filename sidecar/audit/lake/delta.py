@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -235,7 +234,7 @@ def _made(folder: Folder, version: int) -> int | None:
     if isinstance(folder, ObjectFolder):
         return 0
     try:
-        return (Path(folder) / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
+        return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
     except OSError:  # another error than a missing entry is raised when the table is opened
         return None
 
