@@ -134,11 +134,6 @@ class DeltaTables:
             return False
         return True
 
-    def visible(self, table: Table) -> list[FileInfo] | None:
-        """The files, with paths that can be opened; None if there is no such table."""
-        opened = self._log(table)
-        return None if opened is None else _placed(self.folder(table), opened.log)
-
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
         batches than `upto`, which somebody has to find by their number. Open rows go soon, so they stay as they are."""
@@ -195,10 +190,11 @@ def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[An
 def delta_files(folder: Folder) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
     log = _open(folder_at(str(folder)))
-    return [] if log is None else _placed(folder, log)
+    return [] if log is None else placed(folder, log)
 
 
-def _placed(folder: Folder, log: DeltaTable) -> list[FileInfo]:
+def placed(folder: Folder, log: DeltaTable) -> list[FileInfo]:
+    """The files that count, with paths that can be opened."""
     return [replace(f, path=str(folder / unquote(f.path))) for f in _infos(log)]
 
 

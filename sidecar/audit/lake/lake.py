@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sidecar.audit.errors import AuditError
-from sidecar.audit.lake.delta import DeltaTables
-from sidecar.audit.lake.files import FileInfo, batch_name, dataset, in_duckdb, listed
+from sidecar.audit.lake.delta import DeltaTables, placed
+from sidecar.audit.lake.files import FileInfo, batch_of, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
 from sidecar.audit.tables.columns import Table
 
@@ -138,13 +138,12 @@ class Lake(DeltaTables):
 
     def files(self, table: Table, batch: int | None = None) -> list[FileInfo]:
         """All files that are visible now, or those that this batch wrote."""
-        files = self.visible(table)
-        if files is None:
+        opened = self._log(table)
+        if opened is None:
             self.require()
             return []
-        if batch is not None:
-            files = [f for f in files if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
-        return files
+        files = placed(self.folder(table), opened.log)
+        return [f for f in files if batch is None or batch_of(f.path) == batch]
 
     def read(self, spark: SparkSession, table: Table) -> DataFrame:
         """Without a jar: the files that count are read as Parquet."""
