@@ -48,7 +48,7 @@ def test_an_address_that_is_taken_is_no_bug() -> None:
 def test_it_tells_numbers_and_no_names() -> None:
     """The address has no access control, so it names no topics or groups: docs/operate/security.md."""
     metrics = Metrics()
-    metrics.set_lags([Lag(partition=3, behind=1, lost=0, age_ms=5, allowed_ms=7)])
+    metrics.set_lag(Lag(partition=3, behind=1, lost=0, age_ms=5, allowed_ms=7))
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.serve('127.0.0.1', 0)}/metrics") as res:
         told = [line for line in res.read().decode().splitlines() if not line.startswith("#")]
     assert len(told) == len(PER_PARTITION) + len(OF_THE_LAKE)

@@ -65,15 +65,14 @@ class Metrics:
         for name, value in values.items():
             self._of_the_lake[name].set(value)
 
-    def set_lags(self, measured: list[Lag]) -> None:
-        """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
-        comes closer to its loss; where nothing was left to read, a record may have been written since."""
-        for lag in measured:
-            of = {name: gauge.labels(str(lag.partition)) for name, gauge in self._lags.items()}
-            of["lag_records"].set(lag.behind)
-            of["compaction_lag_seconds"].set(lag.allowed_ms / 1000)
-            since = time.monotonic() - (lag.age_ms or 0) / 1000
-            of["oldest_seconds"].set_function(lambda since=since: time.monotonic() - since)
+    def set_lag(self, lag: Lag) -> None:
+        """Sets the lag gauges of a partition. The oldest record's age keeps rising until the next call: while batches
+        fail, history comes closer to its loss; where nothing was left to read, a record may have been written since."""
+        gauges = {name: gauge.labels(str(lag.partition)) for name, gauge in self._lags.items()}
+        gauges["lag_records"].set(lag.behind)
+        gauges["compaction_lag_seconds"].set(lag.allowed_ms / 1000)
+        since = time.monotonic() - (lag.age_ms or 0) / 1000
+        gauges["oldest_seconds"].set_function(lambda: time.monotonic() - since)
 
     def serve(self, host: str, port: int) -> int:
         """Serves the metrics over HTTP. Returns the port, which the system chooses if `port` is 0."""
@@ -178,7 +177,8 @@ class Continuous:
         if not isinstance(source, KafkaSource):
             return []
         measured = lags(source, last_batch(self.lake).position)
-        self.metrics.set_lags(measured)
+        for lag in measured:
+            self.metrics.set_lag(lag)
         self.metrics.set(lost_records=self._lost() + sum(lag.lost for lag in measured))
         return measured
 

@@ -95,7 +95,8 @@ def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPa
     """Without a successful batch the lags are not read again, but history is lost all the same."""
     metrics, seconds = Metrics(), 100.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
-    metrics.set_lags([Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
+    metrics.set_lag(Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7))
+    metrics.set_lag(Lag(1, behind=0, lost=0, age_ms=None, allowed_ms=7))
     seconds = 130.0
     oldest = [metrics.registry.get_sample_value(f"{PREFIX}oldest_seconds", {"partition": p}) for p in ("0", "1")]
     assert oldest == [35, 30]
