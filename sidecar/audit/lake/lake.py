@@ -40,12 +40,6 @@ GLOB = re.compile(r"[][{}*]")
 """Wildcards of Hadoop in a path."""
 
 
-def unreadable(table: Table, exc: Exception) -> AuditError:
-    """Returns the error for a file that the lake names and that is missing or no Parquet."""
-    again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
-    return AuditError(f"{table.layer}.{table.name} cannot be read: {exc}. Put the file back from a backup{again}.")
-
-
 def is_lake(folder: Folder) -> bool:
     return (folder / "lake.json").is_file()
 
@@ -162,7 +156,9 @@ class Lake(DeltaTables):
         try:
             rows = dataset(table, paths, str(self.folder(table))).to_table(columns=names, filter=where)
         except (OSError, pa.ArrowInvalid) as exc:
-            raise unreadable(table, exc) from exc
+            again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
+            what = f"{table.layer}.{table.name} cannot be read: {exc}"
+            raise AuditError(f"{what}. Put the file back from a backup{again}.") from exc
         lacking = [n for n in names if rows[n].null_count and not table.arrow.field(n).nullable]
         if lacking:
             raise AuditError(f"{table.layer}.{table.name} is of an earlier version, without {lacking[0]}: run again.")
