@@ -62,10 +62,9 @@ def page() -> str:
     parts.append(_list([(name, "gauge", ", ".join(labels), "", "") for name, (_, labels) in FAMILIES.items()]))
     parts.append(PYTHON.format(names=", ".join(f"`{_series(f)}`" for f in _process())))
     parts.append(AUDIT)
-    lags = [(name, "gauge", "partition", about, "") for name, (about, _) in continuous.PER_PARTITION.items()]
-    seen = {name for name, *_ in lags}
-    families = [f for f in continuous.Metrics().registry.collect() if f.name not in seen]
-    parts.append(_list([*lags, *((_series(f), f.type, "", f.documentation, "") for f in families)]))
+    labels = {continuous.PREFIX + name: "partition" for name in continuous.PER_PARTITION}
+    families = continuous.Metrics().registry.collect()
+    parts.append(_list([(_series(f), f.type, labels.get(f.name, ""), f.documentation, "") for f in families]))
     return "\n".join(parts)
 
 

@@ -264,7 +264,11 @@ def _judge(s: Scenario, screen: Screen, console: Console, marks: list[Mark], out
         *(check for group in s.beside for check in _checks(group, s.producer.ends)),
         ("writes of a fenced owner", verdict.stale_writes, not verdict.stale_writes),
         ("epochs that went back", verdict.went_back, not verdict.went_back),
-        ("records that the audit lacks", verdict.missing + verdict.lost + verdict.unreadable, verdict.complete),
+        (
+            "records that the audit lacks",
+            verdict.completeness.missing + verdict.lost + verdict.unreadable,
+            verdict.complete,
+        ),
     ]
     _print_intervals(console, mine)
     _print_owners(console, here[0] if here else -1, claims)

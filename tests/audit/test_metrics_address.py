@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit.run.continuous import PER_PARTITION, Metrics
+from sidecar.audit.run.continuous import OF_THE_LAKE, PER_PARTITION, Metrics
 from sidecar.audit.source.lag import Lag
 from sidecar.cli.audit import _address, _serving
 from sidecar.cli.exits import Code, Failed
@@ -48,9 +48,9 @@ def test_an_address_that_is_taken_is_no_bug() -> None:
 def test_it_tells_numbers_and_no_names() -> None:
     """The address has no access control, so it names no topics or groups: docs/operate/security.md."""
     metrics = Metrics()
-    metrics.set_lags([Lag(partition=3, behind=1, lost=0, age_ms=5, allowed_ms=7)])
+    metrics.set_lag(Lag(partition=3, behind=1, lost=0, age_ms=5, allowed_ms=7))
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.serve('127.0.0.1', 0)}/metrics") as res:
         told = [line for line in res.read().decode().splitlines() if not line.startswith("#")]
-    assert len(told) == len(PER_PARTITION) + 10
+    assert len(told) == len(PER_PARTITION) + len(OF_THE_LAKE)
     labels = {found[1] for line in told if (found := re.search(r"\{(.*)\}", line))}
     assert labels == {'partition="3"'}

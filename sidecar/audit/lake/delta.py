@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -118,7 +117,7 @@ class DeltaTables:
         opened = self.create(table)
         if opened.last() >= batch:
             return False
-        replaced = [f for f in _infos(opened.log) if is_open(f)] if "open" in table.by else []
+        replaced = [f for f in _infos(opened.log) if ("open", "true") in f.partition] if "open" in table.by else []
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
         try:
             opened.log.create_write_transaction(
@@ -134,11 +133,6 @@ class DeltaTables:
                 raise
             return False
         return True
-
-    def visible(self, table: Table) -> list[FileInfo] | None:
-        """The files, with paths that can be opened; None if there is no such table."""
-        opened = self._log(table)
-        return None if opened is None else [_with_place(self.folder(table), f) for f in _infos(opened.log)]
 
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
@@ -183,23 +177,8 @@ def _complete(log: DeltaTable, table: Table) -> None:
 
 def _missing(log: DeltaTable, table: Table) -> list[Any]:
     known = pa.schema(log.schema().to_arrow())
-    return [
-        f.with_nullable(True) for f in table.arrow if f.name not in known.names or not _covers(known.field(f.name), f)
-    ]
-
-
-def _covers(known: Any, wanted: Any) -> bool:
-    """Whether a field has all fields within the wanted one."""
-    if pa.types.is_list(wanted.type):
-        return _covers(known.type.value_field, wanted.type.value_field)
-    parts = list(wanted.type) if pa.types.is_struct(wanted.type) else []
-    names = {f.name: f for f in known.type} if parts else {}
-    return all(f.name in names and _covers(names[f.name], f) for f in parts)
-
-
-def is_open(file: FileInfo) -> bool:
-    """Whether a later batch replaces it."""
-    return ("open", "true") in file.partition
+    together = pa.unify_schemas([known, table.arrow], promote_options="permissive")
+    return [f.with_nullable(True) for f in together if f.name not in known.names or f.type != known.field(f.name).type]
 
 
 def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[Any]:
@@ -211,11 +190,12 @@ def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[An
 def delta_files(folder: Folder) -> list[FileInfo]:
     """The files of any Delta table, with paths that can be opened."""
     log = _open(folder_at(str(folder)))
-    return [] if log is None else [_with_place(folder, f) for f in _infos(log)]
+    return [] if log is None else placed(folder, log)
 
 
-def _with_place(folder: Folder, f: FileInfo) -> FileInfo:
-    return replace(f, path=str(folder / unquote(f.path)))
+def placed(folder: Folder, log: DeltaTable) -> list[FileInfo]:
+    """The files that count, with paths that can be opened."""
+    return [replace(f, path=str(folder / unquote(f.path))) for f in _infos(log)]
 
 
 def _infos(log: DeltaTable) -> list[FileInfo]:
@@ -235,7 +215,7 @@ def _made(folder: Folder, version: int) -> int | None:
     if isinstance(folder, ObjectFolder):
         return 0
     try:
-        return (Path(folder) / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
+        return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
     except OSError:  # another error than a missing entry is raised when the table is opened
         return None
 

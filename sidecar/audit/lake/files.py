@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sidecar.audit.lake.storage import file_system, is_remote
-from sidecar.audit.tables.columns import BYTES, DATE, FLAG, INT, LONG, TEXT, TIME, Table
+from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT, TIME, Table, ddl
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 131_072, 64 << 20
 WAITING_BYTES = 256 << 20
@@ -178,8 +178,6 @@ def statistics(meta: Any, schema: Any) -> dict[str, Any]:
         if name not in schema.names or schema.field(name).type not in (INT, LONG, TEXT, TIME, DATE):
             continue
         row_groups = [meta.row_group(g).column(i).statistics for g in range(meta.num_row_groups)]
-        if any(s is None or not s.has_null_count for s in row_groups):
-            continue
         nulls[name] = sum(s.null_count for s in row_groups)
         ranges = [(s.min, s.max) for s in row_groups if s.has_min_max]
         if ranges and all(s.has_min_max or s.num_values == 0 for s in row_groups):
@@ -200,9 +198,7 @@ def _shown(value: Any) -> Any:
 
 def typed(batch: Any, table: Table) -> Any:
     """Returns the table's columns, by name, with the table's types: Spark names the parts of lists differently."""
-    wanted = table.arrow
-    columns = [batch.column(batch.schema.get_field_index(f.name)).cast(f.type) for f in wanted]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return batch.select(table.names).cast(table.arrow)
 
 
 def dataset(table: Table, paths: Sequence[str], folder: str) -> Any:
@@ -252,14 +248,10 @@ def no_rows(table: Table) -> str:
     return f"(SELECT {nulls} WHERE false)"
 
 
-DUCK = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR", FLAG: "BOOLEAN", BYTES: "BLOB"}
-DUCK |= {TIME: "TIMESTAMPTZ", DATE: "DATE"}
-
-
 def duck_type(kind: Any) -> str:
     """Returns DuckDB's name of the type."""
     if pa.types.is_list(kind):
         return f"{duck_type(kind.value_type)}[]"
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{chr(34)}{f.name}{chr(34)} {duck_type(f.type)}' for f in kind)})"
-    return DUCK[kind]
+    return "TIMESTAMPTZ" if kind == TIME else ddl(kind)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sidecar.audit.errors import AuditError
-from sidecar.audit.lake.delta import DeltaTables
-from sidecar.audit.lake.files import FileInfo, batch_name, dataset, in_duckdb, listed
+from sidecar.audit.lake.delta import DeltaTables, placed
+from sidecar.audit.lake.files import FileInfo, batch_of, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
 from sidecar.audit.tables.columns import Table
 
@@ -38,12 +38,6 @@ FORMAT = "delta"
 RETENTION_HOURS = 7 * 24
 GLOB = re.compile(r"[][{}*]")
 """Wildcards of Hadoop in a path."""
-
-
-def unreadable(table: Table, exc: Exception) -> AuditError:
-    """Returns the error for a file that the lake names and that is missing or no Parquet."""
-    again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
-    return AuditError(f"{table.layer}.{table.name} cannot be read: {exc}. Put the file back from a backup{again}.")
 
 
 def is_lake(folder: Folder) -> bool:
@@ -138,13 +132,12 @@ class Lake(DeltaTables):
 
     def files(self, table: Table, batch: int | None = None) -> list[FileInfo]:
         """All files that are visible now, or those that this batch wrote."""
-        files = self.visible(table)
-        if files is None:
+        opened = self._log(table)
+        if opened is None:
             self.require()
             return []
-        if batch is not None:
-            files = [f for f in files if f.path.rsplit("/", 1)[-1].startswith(batch_name(batch))]
-        return files
+        files = placed(self.folder(table), opened.log)
+        return [f for f in files if batch is None or batch_of(f.path) == batch]
 
     def read(self, spark: SparkSession, table: Table) -> DataFrame:
         """Without a jar: the files that count are read as Parquet."""
@@ -163,7 +156,9 @@ class Lake(DeltaTables):
         try:
             rows = dataset(table, paths, str(self.folder(table))).to_table(columns=names, filter=where)
         except (OSError, pa.ArrowInvalid) as exc:
-            raise unreadable(table, exc) from exc
+            again = "" if table.layer == "bronze" else "; or fill another lake from this one's bronze"
+            what = f"{table.layer}.{table.name} cannot be read: {exc}"
+            raise AuditError(f"{what}. Put the file back from a backup{again}.") from exc
         lacking = [n for n in names if rows[n].null_count and not table.arrow.field(n).nullable]
         if lacking:
             raise AuditError(f"{table.layer}.{table.name} is of an earlier version, without {lacking[0]}: run again.")

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
@@ -32,25 +31,9 @@ REFUSED = "%#?\\"
 """Characters that no lake's folder has: delta-rs decodes `%`, and tools that take URIs end a path at `#` or `?`."""
 
 
-class Folder(Protocol):
-    """The part of `pathlib.Path` that a lake needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def stem(self) -> str: ...
-    def __truediv__(self, name: str, /) -> Folder: ...
-    def __fspath__(self) -> str: ...
-    def is_file(self) -> bool: ...
-    def is_dir(self) -> bool: ...
-    def read_text(self) -> str: ...
-    def glob(self, pattern: str, /) -> Iterator[Folder]: ...
-    def unlink(self, missing_ok: bool = ...) -> None: ...
-
-
 @dataclass(frozen=True)
 class ObjectFolder:
-    """A file or a folder of an object store."""
+    """A file or a folder of an object store, with the methods of `pathlib.Path` that a lake needs."""
 
     uri: str
 
@@ -84,12 +67,15 @@ class ObjectFolder:
 
     def write_text(self, text: str) -> None:
         store, path = file_system(self.uri)
-        with store.open_output_stream(path) as f:
-            f.write(text.encode())
+        content = text.encode()
+        # Only from its buffer Arrow gives a file of Python bytes, which is all that delta-rs takes.
+        with store.open_output_stream(path, buffer_size=len(content) + 1) as f:
+            f.write(content)
 
     def glob(self, pattern: str) -> Iterator[ObjectFolder]:
         """Yields this folder's entries that match. A store has no folders, only names with slashes."""
-        names = {str(info.path).removeprefix(self._prefix()).split("/")[0] for info in self._below()}
+        above = f"{file_system(self.uri)[1]}/"
+        names = {str(info.path).removeprefix(above).split("/")[0] for info in self._below()}
         yield from (self / name for name in sorted(names) if fnmatch(name, pattern))
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -97,47 +83,18 @@ class ObjectFolder:
         if not missing_ok or self.is_file():
             store.delete_file(path)
 
-    def remove_all(self) -> None:
-        store, _ = file_system(self.uri)
-        for info in self._below():
-            store.delete_file(info.path)
-
-    def _prefix(self) -> str:
-        return f"{file_system(self.uri)[1]}/"
-
     def _below(self) -> list[Any]:
         store, path = file_system(self.uri)
         infos: list[Any] = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
         return [info for info in infos if info.type == pafs.FileType.File]
 
 
-class _Sink:
-    """An adapter that passes Arrow's writes to delta-rs as bytes."""
-
-    closed = False
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, data: Any) -> int:
-        return int(self._stream.write(bytes(data)))
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        self.closed = True
-        self._stream.close()
-
-
-class _Store(DeltaStorageHandler):
-    def open_output_stream(self, path: str, metadata: Any = None) -> pa.PythonFile:
-        return pa.PythonFile(_Sink(self._handler.open_output_stream(path, metadata)), mode="w")
+Folder = Path | ObjectFolder
 
 
 @lru_cache
 def _store(root: str) -> Any:
-    return pafs.PyFileSystem(_Store(root))
+    return pafs.PyFileSystem(DeltaStorageHandler(root))
 
 
 def file_system(path: str | Folder) -> tuple[Any, str]:
@@ -172,10 +129,11 @@ def uri_of(path: str | Folder) -> str:
 
 def remove_all(folder: Folder) -> None:
     """Removes the folder with its content, if it exists."""
-    if isinstance(folder, ObjectFolder):
-        folder.remove_all()
-    else:
+    if isinstance(folder, Path):
         shutil.rmtree(folder, ignore_errors=True)
+    else:
+        store, path = file_system(folder)
+        store.delete_dir(path)
 
 
 def read_json(path: Folder) -> Any:
@@ -192,11 +150,10 @@ def put_json(path: Folder, content: object) -> None:
     if isinstance(path, ObjectFolder):
         path.write_text(text)
         return
-    local = Path(path)
-    local.parent.mkdir(parents=True, exist_ok=True)
-    beside = local.with_name(f".{local.name}.{uuid.uuid4().hex[:8]}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     with beside.open("w") as f:
         f.write(text)
         f.flush()
         os.fsync(f.fileno())
-    os.replace(beside, local)
+    os.replace(beside, path)

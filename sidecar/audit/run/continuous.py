@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -20,7 +19,7 @@ from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.ingest.plan import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.maintain import maintain
-from sidecar.audit.run.pipeline import audit
+from sidecar.audit.run.pipeline import Say, audit
 from sidecar.audit.run.verdict import Verdict, verdict
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import Lag, lags
@@ -30,65 +29,55 @@ from sidecar.audit.tables.gold import GOLD
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Say = Callable[[str], None]
-OLDEST = "group_state_audit_oldest_seconds"
-PER_PARTITION: dict[str, tuple[str, Callable[[Lag], float]]] = {
-    "group_state_audit_lag_records": ("Offsets that are not in the lake yet.", lambda r: r.behind),
-    "group_state_audit_compaction_lag_seconds": (
-        "Age at which compaction may remove a record.",
-        lambda r: r.allowed_ms / 1000,
-    ),
+PREFIX = "group_state_audit_"
+PER_PARTITION = {
+    "lag_records": "Offsets that are not in the lake yet.",
+    "compaction_lag_seconds": "Age at which compaction may remove a record.",
+    "oldest_seconds": "Age of the oldest record that is not in the lake, at most.",
+}
+OF_THE_LAKE = {
+    "up": "1 if the last batch succeeded.",
+    "last_success_timestamp_seconds": "When a batch last succeeded.",
+    "batch_seconds": "How long the last batch took.",
+    "records": "Records in the lake.",
+    "findings": "Second owners (proven), writes of fenced ones, epochs that went back.",
+    "complete": "1 if every record is there, from the first one on.",
+    "possible_overlaps": "Second owners that are possible, and not proven.",
+    "lost_records": "Records that were gone before they were read, as found out since the start.",
+    "missing_records": "Values that compaction took before they were read, in the whole lake, by revisions.",
 }
 TOPIC_WAIT_S = 5.0
 """Interval between two checks for a topic that does not exist yet."""
 
 
 class Metrics:
-    """Prometheus metrics of the audit. Names begin with group_state_audit_."""
+    """Prometheus metrics of the audit."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._lags = {
-            name: Gauge(name, doc, ["partition"], registry=self.registry) for name, (doc, _) in PER_PARTITION.items()
+            name: Gauge(PREFIX + name, doc, ["partition"], registry=self.registry)
+            for name, doc in PER_PARTITION.items()
         }
-        self.ok = self._gauge("up", "1 if the last batch succeeded.")
-        self.last = self._gauge("last_success_timestamp_seconds", "When a batch last succeeded.")
-        self.seconds = self._gauge("batch_seconds", "How long the last batch took.")
-        self.records = self._gauge("records", "Records in the lake.")
-        self.findings = self._gauge("findings", "Second owners (proven), writes of fenced ones, epochs that went back.")
-        self.complete = self._gauge("complete", "1 if every record is there, from the first one on.")
-        self.possible = self._gauge("possible_overlaps", "Second owners that are possible, and not proven.")
-        self.lost = self._gauge(
-            "lost_records", "Records that were gone before they were read, as found out since the start."
-        )
-        self.missing = self._gauge(
-            "missing_records", "Values that compaction took before they were read, in the whole lake, by revisions."
-        )
-        self._oldest = Gauge(
-            OLDEST, "Age of the oldest record that is not in the lake, at most.", ["partition"], registry=self.registry
-        )
+        self._of_the_lake = {n: Gauge(PREFIX + n, doc, registry=self.registry) for n, doc in OF_THE_LAKE.items()}
 
-    def _gauge(self, name: str, doc: str) -> Gauge:
-        return Gauge(f"group_state_audit_{name}", doc, registry=self.registry)
+    def set(self, **values: float) -> None:
+        for name, value in values.items():
+            self._of_the_lake[name].set(value)
 
-    def set_lags(self, measured: list[Lag]) -> None:
-        """Sets the lag gauges. The oldest record's age keeps rising until the next call: while batches fail, history
-        comes closer to its loss; where nothing was left to read, a record may have been written since."""
-        for lag in measured:
-            age = partial(_aged, (lag.age_ms or 0) / 1000, time.monotonic())
-            self._oldest.labels(str(lag.partition)).set_function(age)
-        for name, (_, value) in PER_PARTITION.items():
-            for lag in measured:
-                self._lags[name].labels(str(lag.partition)).set(value(lag))
+    def set_lag(self, lag: Lag) -> None:
+        """Sets the lag gauges of a partition. The oldest record's age keeps rising until the next call: while batches
+        fail, history comes closer to its loss; where nothing was left to read, a record may have been written since."""
+        gauges = {name: gauge.labels(str(lag.partition)) for name, gauge in self._lags.items()}
+        gauges["lag_records"].set(lag.behind)
+        gauges["compaction_lag_seconds"].set(lag.allowed_ms / 1000)
+        since = time.monotonic() - (lag.age_ms or 0) / 1000
+        gauges["oldest_seconds"].set_function(lambda: time.monotonic() - since)
 
     def serve(self, host: str, port: int) -> int:
         """Serves the metrics over HTTP. Returns the port, which the system chooses if `port` is 0."""
         server, _ = start_http_server(port, host, registry=self.registry)
         return int(server.server_port)
-
-
-def _aged(age_s: float, since: float) -> float:
-    return age_s + time.monotonic() - since
 
 
 @dataclass
@@ -126,7 +115,7 @@ class Continuous:
             except (AuditError, OSError) as exc:  # such as a lake on a full disk
                 if isinstance(exc, Refused) or not self._worked:
                     raise
-                self.metrics.ok.set(0)
+                self.metrics.set(up=0)
                 self.say(f"{exc} It is tried again in {self.every_s:g} s.")
                 self.stopped.wait(self.every_s)
 
@@ -138,7 +127,7 @@ class Continuous:
                 open_source(self.source, self.options).bounds()
                 return
             except NoTopic as exc:
-                self.metrics.ok.set(0)
+                self.metrics.set(up=0)
                 if not reported:
                     self.say(f"{exc}; this waits until it is there")
                 reported = True
@@ -163,10 +152,7 @@ class Continuous:
 
     def _report(self, batch: Batch, took: float) -> None:
         """Updates metrics and verdict after a batch, and reports findings."""
-        m = self.metrics
-        m.ok.set(1)
-        m.last.set(time.time())
-        m.seconds.set(took)
+        self.metrics.set(up=1, last_success_timestamp_seconds=time.time(), batch_seconds=took)
         if batch.new or self._last_verdict is None:
             judged = self._judge()
             self._baseline = self._baseline or judged
@@ -176,12 +162,13 @@ class Continuous:
     def _judge(self) -> Verdict:
         """Returns the lake's verdict, and sets the metrics by it."""
         self._last_verdict = judged = verdict(self.lake)
-        m = self.metrics
-        m.records.set(judged.records)
-        m.findings.set(judged.findings)
-        m.possible.set(judged.possible)
-        m.complete.set(judged.complete)
-        m.missing.set(judged.missing)
+        self.metrics.set(
+            records=judged.records,
+            findings=judged.findings,
+            complete=judged.complete,
+            possible_overlaps=judged.possible,
+            missing_records=judged.completeness.missing,
+        )
         return judged
 
     def _look(self) -> list[Lag]:
@@ -190,15 +177,18 @@ class Continuous:
         if not isinstance(source, KafkaSource):
             return []
         measured = lags(source, last_batch(self.lake).position)
-        self.metrics.set_lags(measured)
-        self.metrics.lost.set(self._lost() + sum(lag.lost for lag in measured))
+        for lag in measured:
+            self.metrics.set_lag(lag)
+        self.metrics.set(lost_records=self._lost() + sum(lag.lost for lag in measured))
         return measured
 
     def _lost(self) -> int:
         """Returns losses since `_baseline`: unread offsets or, by revisions, missing values. Both may count the same
         records, so this is the greater number."""
         was, now = self._baseline, self._last_verdict
-        return 0 if was is None or now is None else max(now.lost - was.lost, now.missing - was.missing)
+        if was is None or now is None:
+            return 0
+        return max(now.lost - was.lost, now.completeness.missing - was.completeness.missing)
 
 
 def _alert(lag: Lag) -> str:

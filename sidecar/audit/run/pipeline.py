@@ -7,7 +7,7 @@ has the batch. So a process that continues after a crash finds the same input, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -101,7 +101,9 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
     files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
     if anew or not (left / LISTED).is_file():
-        _put_carried(left, files)
+        # A task or an attempt that died may have left others.
+        named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
+        put_json(left / LISTED, {"version": CARRIED_VERSION, "files": named})
     for target in gold:
         lake.commit(target, files[f"gold.{target.table.name}"], n)
     for old in (lake.root / "_carried").glob("????????"):
@@ -125,12 +127,6 @@ def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
     weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
     total = sum(weights.values())
     return {p: rows * w // total for p, w in weights.items()} if total else {}
-
-
-def _put_carried(folder: Folder, files: Mapping[str, Sequence[FileInfo]]) -> None:
-    """Records which carried files count: a task or an attempt that died may have left others."""
-    named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}
-    put_json(folder / LISTED, {"version": CARRIED_VERSION, "files": named})
 
 
 def _carried(lake: Lake, n: int) -> dict[str, tuple[list[str], int]]:

@@ -13,7 +13,7 @@ from sidecar.audit.moments import shown
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 
-PUBLISHED = {"not_whole": "torn", "longest_hole": "wide"}
+PUBLISHED = {"not_whole": "torn", "longest_hole": "wide", "since_ms": "complete_since_ms"}
 """Fields of `Completeness` whose name in a verdict's row is another one."""
 
 
@@ -41,10 +41,6 @@ class Verdict:
         return self.proven + self.stale_writes + self.went_back
 
     @property
-    def missing(self) -> int:
-        return self.completeness.missing
-
-    @property
     def lost(self) -> int:
         """Offsets that were never read."""
         return self.completeness.lost + self.completeness.not_read
@@ -54,33 +50,24 @@ class Verdict:
         return self.completeness.complete and not (self.lacks or self.unreadable)
 
     @property
-    def up_to_date(self) -> bool:
-        return self.gold_batch == self.last_batch
-
-    @property
     def lacks(self) -> str:
         """A sentence on the batches or state partitions that gold lacks; "" if it lacks none."""
-        if self.up_to_date:
+        if self.gold_batch == self.last_batch:
             unknown = f"Of {self.unknown} state partitions no record was there, and nothing tells what they had."
             return unknown if self.unknown else ""
         first, last = self.gold_batch + 1, self.last_batch
         batches = f"batch {last}" if first == last else f"the batches {first} to {last}"
         return f"Gold lacks {batches}, so this is not all: run again, unless a run is at it."
 
-    @property
-    def complete_since_ms(self) -> int | None:
-        return self.completeness.since_ms
-
     def row(self) -> dict[str, Any]:
         """Returns the verdict as one row, for scripts."""
-        fields = {name: value for name, value in asdict(self).items() if name != "completeness"}
-        known = {
-            PUBLISHED.get(n, n): v for n, v in asdict(self.completeness).items() if n not in ("since_ms", "since_known")
-        }
-        return {**fields, **known, "complete_since_ms": self.complete_since_ms, "complete": self.complete}
+        fields = asdict(self)
+        known = {PUBLISHED.get(n, n): v for n, v in fields.pop("completeness").items() if n != "since_known"}
+        return {**fields, **known, "complete": self.complete}
 
     def lines(self) -> list[str]:
         """Returns the verdict as sentences, for users."""
+        known = self.completeness
         out = [
             f"{self.records:,} records of {self.groups:,} groups.",
             f"Second owners: {self.proven} proven, {self.possible} possible. Writes of fenced coordinators:"
@@ -88,16 +75,16 @@ class Verdict:
         ]
         if self.lacks:
             out.append(self.lacks)
-        elif self.completeness.complete:
+        elif known.complete:
             out.append("Every record is there, from the first one on.")
-            if self.completeness.without_record:
-                taken = self.completeness.without_record
-                out.append(f"{taken:,} offsets have no record: a transaction that is committed takes one.")
-        elif self.complete_since_ms is None or not self.completeness.since_known:
+            if known.without_record:
+                taken = f"{known.without_record:,} offsets have no record"
+                out.append(f"{taken}: a transaction that is committed takes one.")
+        elif known.since_ms is None or not known.since_known:
             out.append("Since when the history is complete cannot be told yet.")
         else:
-            out.append(f"The history is complete since {shown(self.complete_since_ms)}.")
-        return out + reasons(self.completeness, self.unreadable)
+            out.append(f"The history is complete since {shown(known.since_ms)}.")
+        return out + reasons(known, self.unreadable)
 
 
 def verdict(lake: Lake) -> Verdict:

@@ -42,10 +42,9 @@ from sidecar.audit.tables.gold_columns import (
     gold_table,
     group_table,
 )
-from sidecar.audit.tables.layers import CORRUPT
+from sidecar.audit.tables.layers import CORRUPT, KEY
 
 PLACE_KEY = ("state_partition", "group_id", "kind", "topic_key", "partition")
-OFFSET_KEY = ("state_partition", "offset")
 
 TABLES = (
     group_table(
@@ -196,7 +195,7 @@ TABLES = (
         "streams_topology_changes",
         "A streams group got a topology. Who asked the broker for internal topics is in no record: clients ask on their"
         " own connections.",
-        OFFSET_KEY,
+        KEY,
         *at("", "The record."),
         Column("epoch", INT, "Topology epoch."),
         Column("subtopologies", many(TEXT), "Their ids."),
@@ -302,7 +301,7 @@ TABLES = (
         "stale_writes",
         "A record of a fenced coordinator: another one had claimed the state partition before. It changes nothing."
         " There must be none.",
-        OFFSET_KEY,
+        KEY,
         STATE_PARTITION,
         *at("", "The record."),
         Column("group_id", TEXT, "The group; empty of a claim."),
@@ -316,7 +315,7 @@ TABLES = (
     group_table(
         "setting_changes",
         "A setting of a group, or of the brokers where the group id is empty, was set or removed.",
-        OFFSET_KEY,
+        KEY,
         *at("", "The record."),
         Column("name", TEXT, "The setting."),
         Column("value", TEXT, "Its value.", "it was removed"),
@@ -325,7 +324,7 @@ TABLES = (
     group_table(
         "stale_claims",
         "A member of a classic group said that it owned partitions which were another's (KIP-792).",
-        (*OFFSET_KEY, "topic", "generation", "holder"),
+        (*KEY, "topic", "generation", "holder"),
         *at("", "The record."),
         Column("member_id", TEXT, "The member."),
         Column("client_id", TEXT, "Its client id."),

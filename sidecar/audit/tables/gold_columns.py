@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sidecar.audit.tables.columns import FLAG, INT, LONG, TEXT, TIME, Column, Table
+from sidecar.audit.tables.layers import RECORD
 
 OPEN = Column("open", FLAG, "It has not ended, or may change yet; a later batch replaces the row.")
-STATE_PARTITION = Column("state_partition", INT, "Partition of the state topic.")
+STATE_PARTITION = RECORD[0]
 GROUP = (STATE_PARTITION, Column("group_id", TEXT, "The group."))
 KIND = Column("kind", TEXT, "Of the group: `consumer`, `classic`, `share` or `streams`.")
 PLACE = (

@@ -14,23 +14,31 @@ from typing import Any
 from sidecar.audit.tables.columns import BYTES, DATE, FLAG, INT, LONG, TEXT, TIME, Column, Table, by_name, many, record
 from sidecar.state.schema import published
 
+KEY = ("state_partition", "offset")
+RECORD = (
+    Column("state_partition", INT, "Partition of the state topic. A group has all its records in one."),
+    Column("offset", LONG, "Of the record in its partition."),
+    Column("log_ms", LONG, "Timestamp of the record, Unix ms: by its writer's clock, or the broker's."),
+    Column("log_time", TIME, "The same."),
+)
+IN_KEYS = (
+    Column("kind", TEXT, "Kind of the record, from its key.", "the key cannot be read"),
+    Column("group_id", TEXT, "From the key; empty where the record is no group's.", "the key cannot be read"),
+    Column("sub_id", TEXT, "From the key.", "the key cannot be read"),
+)
+GONE = "a tombstone"
+CONTENT = (Column("key", BYTES, "The key itself.", "there was none"), Column("value", BYTES, "The value itself.", GONE))
 BRONZE = Table(
     "bronze",
     "records",
     "Every record of the state topic that was read, as it was.",
-    ("state_partition", "offset"),
+    KEY,
     (
         Column("day", DATE, "Of `log_time`, in UTC."),
-        Column("state_partition", INT, "Partition of the state topic. A group has all its records in one."),
-        Column("offset", LONG, "Of the record in its partition."),
-        Column("log_ms", LONG, "Timestamp of the record, Unix ms: by its writer's clock, or the broker's."),
-        Column("log_time", TIME, "The same."),
+        *RECORD,
         Column("log_time_type", TEXT, "`create`: by its writer's clock; `append`: by the broker's.", "unknown"),
-        Column("kind", TEXT, "Kind of the record, from its key.", "the key cannot be read"),
-        Column("group_id", TEXT, "From the key; empty where the record is no group's.", "the key cannot be read"),
-        Column("sub_id", TEXT, "From the key.", "the key cannot be read"),
-        Column("key", BYTES, "The key itself.", "there was none"),
-        Column("value", BYTES, "The value itself.", "a tombstone"),
+        *IN_KEYS,
+        *CONTENT,
         Column("headers", many(record(name=TEXT, value=BYTES)), "The headers, in their order."),
         Column("fingerprint", TEXT, "Of the value's schema (CRC-64-AVRO, hex).", "the value names none"),
     ),
@@ -38,10 +46,7 @@ BRONZE = Table(
 )
 
 COMMON = (
-    Column("state_partition", INT, "Partition of the state topic."),
-    Column("offset", LONG, "Of the record in its partition."),
-    Column("log_ms", LONG, "Timestamp of the record, Unix ms."),
-    Column("log_time", TIME, "The same."),
+    *RECORD,
     Column("written_ms", LONG, "By the writer's clock, Unix ms.", "a tombstone of an earlier version"),
     Column("written_time", TIME, "The same.", "a tombstone of an earlier version"),
     Column("group_id", TEXT, "The group; empty where the record is no group's."),
@@ -51,7 +56,6 @@ COMMON = (
     Column("deleted", FLAG, "A tombstone: all columns behind `why` are null but those that are in its key."),
     Column("why", TEXT, "What made it be written."),
 )
-GONE = "a tombstone"
 ROLES = ("active", "standby", "warmup")
 HEAD = {"why": "why", "owner_epoch": "owner_epoch", "time_ms": "written_ms", "revision": "revision"}
 """Field of all values, and header of all tombstones -> column."""
@@ -207,7 +211,6 @@ def _silver(kind: str) -> Table:
 
 PATHS: dict[tuple[str, str], tuple[str, ...]] = {}
 """Kind and column -> the column's path in the value."""
-KEY = ("state_partition", "offset")
 SCHEMAS = Table(
     "silver",
     "schemas",
@@ -227,14 +230,6 @@ CORRUPT = Table(
     "corrupt",
     "Records that cannot be read, or whose kind is not known here.",
     KEY,
-    (
-        *COMMON[:4],
-        Column("kind", TEXT, "From the key.", "the key cannot be read"),
-        Column("group_id", TEXT, "From the key.", "the key cannot be read"),
-        Column("sub_id", TEXT, "From the key.", "the key cannot be read"),
-        Column("reason", TEXT, "Why it cannot be read."),
-        Column("key", BYTES, "The key itself.", "there was none"),
-        Column("value", BYTES, "The value itself.", GONE),
-    ),
+    (*RECORD, *IN_KEYS, Column("reason", TEXT, "Why it cannot be read."), *CONTENT),
 )
 SILVER_TABLES = by_name((*SILVER.values(), CORRUPT))

@@ -20,7 +20,7 @@ from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.ingest.batch import ingest, last_batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import numbered
-from sidecar.audit.run.continuous import OLDEST, Continuous, Metrics
+from sidecar.audit.run.continuous import PREFIX, Continuous, Metrics
 from sidecar.audit.source.lag import Lag
 from sidecar.drill.processes import wait_until
 from tests.audit.lake.making import bronze, dump, log
@@ -95,9 +95,10 @@ def test_the_age_of_what_is_not_in_the_lake_goes_on(monkeypatch: pytest.MonkeyPa
     """Without a successful batch the lags are not read again, but history is lost all the same."""
     metrics, seconds = Metrics(), 100.0
     monkeypatch.setattr(time, "monotonic", lambda: seconds)
-    metrics.set_lags([Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7), Lag(1, 0, 0, None, 7)])
+    metrics.set_lag(Lag(0, behind=1, lost=0, age_ms=5_000, allowed_ms=7))
+    metrics.set_lag(Lag(1, behind=0, lost=0, age_ms=None, allowed_ms=7))
     seconds = 130.0
-    oldest = [metrics.registry.get_sample_value(OLDEST, {"partition": p}) for p in ("0", "1")]
+    oldest = [metrics.registry.get_sample_value(f"{PREFIX}oldest_seconds", {"partition": p}) for p in ("0", "1")]
     assert oldest == [35, 30]
 
 

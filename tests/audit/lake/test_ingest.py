@@ -248,7 +248,8 @@ def test_history_that_is_about_to_be_lost(topics: Topics) -> None:
     assert [(lag.partition, lag.behind) for lag in late] == [(0, 40)]
     assert not any(lag.lost_soon for lag in lags(source, {0: 50}, now_ms=T0 + LAG_MS))
     metrics = Metrics()
-    metrics.set_lags(late)
+    for lag in late:
+        metrics.set_lag(lag)
     assert metrics.registry.get_sample_value("group_state_audit_lag_records", {"partition": "0"}) == 40
     assert (
         metrics.registry.get_sample_value("group_state_audit_compaction_lag_seconds", {"partition": "0"})

@@ -81,7 +81,13 @@ def test_gold_is_the_same_however_the_log_is_cut(spark: SparkSession, tmp_path: 
         owned = {(p, m) for m, a in group.assignments.items() for p in (assigned(a) or {}).get("t", ())}
     assert {(i["partition"], i["member_id"]) for i in told["intervals"] if i["open"]} == owned
     found = verdict(whole)
-    assert (found.proven, found.stale_writes, found.unreadable, found.missing, found.lost) == (0, 0, 0, 0, 0)
+    assert (found.proven, found.stale_writes, found.unreadable, found.lost, found.completeness.missing) == (
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
     assert found.complete and found.records == len(entries) and query.broken(whole) == {}
     for name, table in GOLD.items():
         whole.read(spark, table).createOrReplaceTempView(name)
