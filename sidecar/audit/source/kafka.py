@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from sidecar.audit.errors import AuditError, Misused, NoTopic, number
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.dump import record_of
 from sidecar.audit.source.options import Ranges
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.no_group import of_partitions
@@ -75,7 +76,7 @@ class KafkaSplit:
                 records = [m for m in messages if m.error() is None and m.offset() < self.end] if last else messages
                 if records:
                     following = records[-1].offset() + 1
-                    yield _batch(self.partition, records)
+                    yield bronze_batch([record_of(m) for m in records])
 
     def _ends(self, m: Any, name: str) -> bool:
         """Returns whether the split ends with this message: a record, or an error. Raises AuditError."""
@@ -89,19 +90,6 @@ class KafkaSplit:
         if not error.retriable() or error.fatal():
             raise AuditError(f"{name}: {error}")
         return False
-
-
-def _batch(partition: int, records: list[Any]) -> Any:
-    stamps = [m.timestamp() for m in records]
-    return bronze_batch(
-        partition,
-        [m.offset() for m in records],
-        [s[1] for s in stamps],
-        [s[0] for s in stamps],
-        [m.key() for m in records],
-        [m.value() for m in records],
-        [m.headers() for m in records],
-    )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sidecar.audit.lake.files import folders_of
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch
-from sidecar.audit.source.dump import ENDINGS, TIME_TYPES, DumpRecord, files_below, read_dump, records_of
+from sidecar.audit.source.dump import ENDINGS, files_below, read_dump, records_of
 from sidecar.audit.source.kafka import AT_ONCE, KafkaSource
 from sidecar.audit.source.options import RUN, Ranges, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
@@ -258,21 +258,10 @@ class DumpSplit:
     def batches(self) -> Iterator[Any]:
         records = records_of(self.path)
         while chunk := list(islice(records, AT_ONCE)):
-            by_partition: dict[int, list[DumpRecord]] = {}
-            for r in chunk:
-                start, end = self.ranges.get(r.partition, (0, 0))
-                if start <= r.offset < end:
-                    by_partition.setdefault(r.partition, []).append(r)
-            for p, rs in sorted(by_partition.items()):
-                yield bronze_batch(
-                    p,
-                    [r.offset for r in rs],
-                    [r.time_ms for r in rs],
-                    [TIME_TYPES.index(r.time_type) for r in rs],
-                    [r.key for r in rs],
-                    [r.value for r in rs],
-                    [r.headers for r in rs],
-                )
+            limits = (self.ranges.get(r.partition, (0, 0)) for r in chunk)
+            wanted = [r for r, (start, end) in zip(chunk, limits, strict=True) if start <= r.offset < end]
+            if wanted:
+                yield bronze_batch(wanted)
 
 
 @dataclass(frozen=True)

@@ -148,13 +148,10 @@ def bronze(entries: Sequence[Any], partition: int = 3, first: int = 0, ms: int =
     """Rows of bronze; an entry is an `Encoded`, or (key, value)."""
     rows = [e if isinstance(e, Encoded) else Encoded(*e) for e in entries]
     return bronze_batch(
-        partition,
-        list(range(first, first + len(rows))),
-        [ms + i for i in range(len(rows))],
-        [1] * len(rows),
-        [e.key for e in rows],
-        [e.value for e in rows],
-        [e.headers for e in rows],
+        [
+            DumpRecord(partition, first + i, ms + i, "create", e.key, e.value, list(e.headers))
+            for i, e in enumerate(rows)
+        ]
     )
 
 
