@@ -22,7 +22,7 @@ from sidecar.audit.errors import Refused
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
 from sidecar.audit.lake.storage import file_system
-from sidecar.audit.source.uri import Split
+from sidecar.audit.source.options import Split
 from sidecar.audit.tables.layers import BRONZE
 
 READ_AT_ONCE = 65_536
@@ -75,7 +75,7 @@ def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int,
     """Reads and writes the splits with these numbers. The records never go through the JVM."""
     writer = BronzeWriter(target, skip)
     for i in ids:
-        for batch in splits[i].batches():
+        for batch in splits[i]():
             writer.write(batch)
     return writer.close()
 

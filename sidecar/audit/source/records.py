@@ -29,7 +29,7 @@ from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError, number
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.options import READ, STREAM, Ranges, limited, starting_offsets
+from sidecar.audit.source.options import READ, STREAM, Ranges, Split, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for
@@ -44,7 +44,7 @@ EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
 
 
 class SplitPartition(InputPartition):
-    def __init__(self, split: Any) -> None:
+    def __init__(self, split: Split) -> None:
         super().__init__(None)
         self.split = split
 
@@ -54,7 +54,7 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
     if not isinstance(partition, SplitPartition):
         return  # Spark's way to say that there is no partition
     wanted = to_arrow_schema(schema, timezone="UTC")
-    for batch in partition.split.batches():
+    for batch in partition.split():
         yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
 
 

@@ -100,7 +100,7 @@ def test_filters_leave_out_what_cannot_match(lake: Lake, catalog: SparkSession) 
         wanted = lake.read(catalog, BRONZE).where(condition)
         assert same_rows(rows.where(condition).toArrow(), wanted.toArrow()), condition
     (split,) = reading(lake, [next(iter(COMPARED))(("offset",), 20)])
-    assert [len(batch) for batch in split.batches() if len(batch)] == [1], "Spark is given one row"
+    assert [len(batch) for batch in split() if len(batch)] == [1], "Spark is given one row"
 
 
 def reading(lake: Lake, filters: list[Any]) -> list[Any]:
