@@ -32,6 +32,10 @@ BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """Size limits of a slice: it fits in the processor's cache."""
 LONG_MAX = (1 << 63) - 1
+NUMBER = "^-?[0-9]{1,18}$"
+"""A number in a header that fits into a column."""
+OF_BRONZE = ("state_partition", "offset", "log_ms", "log_time", "group_id")
+"""Columns of silver that come from bronze as they are."""
 FIELD_OF = {column: field for field, column in RENAMED.items()}
 """Field of a struct in silver -> its name in the schemas, if they differ."""
 PAIRS = count()
@@ -203,23 +207,17 @@ class _Kind:
 
     def _with_bronze(self, which: Any, filled: Any) -> Any:
         b = self.bronze if len(which) == len(self.bronze) else self.bronze.take(which)
-        names = ("state_partition", "offset", "log_ms", "log_time", "group_id")
-        values: dict[str, Any] = {n: b[n] for n in names}
-        values["written_ms"] = filled["written_ms"]
-        values["written_time"] = times(filled["written_ms"])
-        values["claimed_epoch"] = self.decoder.claimed(b)
-        values["deleted"] = b["value"].is_null()
-        from_key = FROM_KEY.get(self.kind)
-        if from_key:
-            values[from_key] = b["sub_id"]
-        schema = self.table.arrow
-        columns = [values[f.name] if f.name in values else filled[f.name] for f in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        columns = {n: b[n] for n in OF_BRONZE} | dict(zip(filled.schema.names, filled.columns, strict=True))
+        columns["written_time"] = times(filled["written_ms"])
+        columns["claimed_epoch"] = self.decoder.claimed(b)
+        columns["deleted"] = b["value"].is_null()
+        if self.kind in FROM_KEY:
+            columns[FROM_KEY[self.kind]] = b["sub_id"]
+        return pa.RecordBatch.from_pydict(columns, schema=self.table.arrow)
 
     def _schema(self) -> Any:
         """Returns the schema of the columns that do not come from bronze."""
-        own = {FROM_KEY.get(self.kind)} | {"written_time", "claimed_epoch", "deleted"}
-        own |= {"state_partition", "offset", "log_ms", "log_time", "group_id"}
+        own = {*OF_BRONZE, FROM_KEY.get(self.kind), "written_time", "claimed_epoch", "deleted"}
         return pa.schema([f for f in self.table.arrow if f.name not in own])
 
     def _schemas(self, places: Any) -> None:
@@ -302,35 +300,19 @@ class _Kind:
 def headers_rows(headers: Any, schema: Any) -> Any:
     """Returns the columns of `schema` from the headers of tombstones. Of two headers with the same name the last one
     counts. Earlier versions wrote fewer: a missing number is null, a missing reason empty."""
-    each, owners = headers.flatten(), pc.list_parent_indices(headers)
-    names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
-    columns = {}
-    for name, column in HEAD.items():
-        mine = pc.equal(names, pa.scalar(name))
-        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=owners.filter(mine)[::-1])
-        texts = values.filter(mine)[::-1].take(places)
-        columns[column] = (
-            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), "")
-            if column == "why"
-            else _numbers(texts)
-        )
-    made = [columns[f.name] if f.name in columns else pa.nulls(len(headers), f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+    pairs = headers.values
+    given = pa.MapArray.from_arrays(headers.offsets, pc.fill_null(pairs.field("name"), ""), pairs.field("value"))
+    columns = {column: pc.map_lookup(given, pa.scalar(name), "last") for name, column in HEAD.items()}
+    why = mapped(columns.pop("why"), lambda raw: raw.decode(errors="replace"), pa.string())
+    made = {column: _numbers(texts) for column, texts in columns.items()} | {"why": pc.fill_null(why, "")}
+    lacking = {f.name: pa.nulls(len(headers), f.type) for f in schema if f.name not in made}
+    return pa.RecordBatch.from_pydict(made | lacking, schema=schema)
 
 
 def _numbers(texts: Any) -> Any:
-    try:
-        return texts.cast(pa.string()).cast(pa.int64())
-    except pa.ArrowInvalid:  # one of them is no number
-        return mapped(texts, _number, pa.int64())
-
-
-def _number(raw: bytes) -> int | None:
-    try:
-        n = int(raw)
-    except ValueError:
-        return None
-    return n if -(1 << 63) <= n < 1 << 63 else None
+    """Returns numbers in decimal; null for what is none."""
+    sound = pc.match_substring_regex(texts, NUMBER)
+    return pc.if_else(sound, texts, None).cast(pa.string()).cast(LONG)
 
 
 def where(mask: Any) -> Any:
@@ -339,10 +321,6 @@ def where(mask: Any) -> Any:
 
 def slices(bronze: Any) -> Iterable[Any]:
     """Yields the batch in slices within SLICE_ROWS and SLICE_BYTES."""
-    if isinstance(bronze, pa.Table):
-        for batch in bronze.to_batches():
-            yield from slices(batch)
-        return
     rows = len(bronze)
     if rows:
         each = max(1, bronze["value"].nbytes // rows)
