@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sidecar.audit.errors import AuditError, Misused, NoTopic, number
+from sidecar.audit.errors import AuditError, Misused, NoTopic
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.dump import record_of
 from sidecar.audit.source.options import Ranges, Split
@@ -74,7 +74,7 @@ class KafkaSource:
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
             raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
-        size = number(options, "records_per_task", RECORDS_PER_TASK)
+        size = int(options.get("records_per_task", RECORDS_PER_TASK))
         return cls(bootstrap, topic or options.get("topic", TOPIC), client, size)
 
     def config(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sidecar.audit.decode.decoder import times
-from sidecar.audit.errors import AuditError, number
+from sidecar.audit.errors import AuditError
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.options import READ, STREAM, Ranges, Split, limited, starting_offsets
@@ -171,7 +171,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({p: max(low, starts.get(p, low)) for p, (low, _) in bounds.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = number(self.options, "max_records", 0)
+        most = int(self.options.get("max_records", 0))
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
