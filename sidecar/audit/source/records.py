@@ -31,6 +31,7 @@ from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.options import READ, STREAM, Ranges, Split, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
+from sidecar.audit.tables.columns import DATE, LONG
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for
 
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FROM = (ds.GreaterThan, ds.GreaterThanOrEqual)
-UPTO = (ds.LessThan, ds.LessThanOrEqual)
 EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
+FROM = (ds.GreaterThan, ds.GreaterThanOrEqual, *EXACTLY)
+UPTO = (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)
+EVERY = (-(1 << 63), (1 << 63) - 1)
 
 
 class SplitPartition(InputPartition):
@@ -59,14 +61,13 @@ def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
 
 
 class Wanted:
-    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out."""
+    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out.
+    `offsets`, `ms`: the first and the last offset, and log time."""
 
     def __init__(self) -> None:
         self.partitions: set[int] | None = None
         self.groups: set[str] | None = None
-        self.low, self.high = 0, 1 << 62
-        self.from_ms: int | None = None
-        self.to_ms: int | None = None
+        self.offsets = self.ms = EVERY
 
     def add(self, f: Filter) -> None:
         name = getattr(f, "attribute", ("",))[0]
@@ -78,27 +79,14 @@ class Wanted:
             elif "" not in values and None not in values:  # what is no group's is in any partition
                 self.groups = values if self.groups is None else self.groups & values
         elif name == "offset" and isinstance(value, int):
-            self._offset(f, value)
+            self.offsets = _narrowed(self.offsets, f, value, value)
         elif name in ("log_ms", "log_time", "day") and value is not None and not isinstance(f, ds.In):
-            self._time(f, *_ms(value))
-
-    def _offset(self, f: Filter, value: int) -> None:
-        if isinstance(f, (*FROM, *EXACTLY)):
-            self.low = max(self.low, value + isinstance(f, ds.GreaterThan))
-        if isinstance(f, (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)):
-            self.high = min(self.high, value + (not isinstance(f, ds.LessThan)))
-
-    def _time(self, f: Filter, first: int, last: int) -> None:
-        """`first`, `last`: the milliseconds that the value stands for, more than one for a day."""
-        if isinstance(f, (*FROM, *EXACTLY)):
-            self.from_ms = first if self.from_ms is None else max(first, self.from_ms)
-        if isinstance(f, (*UPTO, *EXACTLY)):
-            self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
+            self.ms = _narrowed(self.ms, f, *_ms(value))
 
     def days(self) -> tuple[date, date]:
         """The first and the last day that are wanted, clipped as bronze's days are."""
-        ends = times(pa.array([self.from_ms, self.to_ms], pa.int64())).cast(pa.date32()).to_pylist()
-        return (date.min if self.from_ms is None else ends[0]), (date.max if self.to_ms is None else ends[1])
+        first, last = times(pa.array(self.ms, LONG)).cast(DATE).to_pylist()
+        return first, last
 
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
         """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
@@ -111,11 +99,19 @@ class Wanted:
             if self.groups is not None:
                 theirs = {partition_for(g, len(bounds)) for g in self.groups}
                 kept = {p: r for p, r in kept.items() if p in theirs}
-            if self.from_ms is not None and kept:
-                starts = source.from_time(list(kept), self.from_ms)
+            if self.ms[0] != EVERY[0] and kept:
+                starts = source.from_time(list(kept), self.ms[0])
                 kept = {p: (max(a, starts.get(p, a)), b) for p, (a, b) in kept.items()}
-        kept = {p: (max(a, self.low), min(b, self.high)) for p, (a, b) in kept.items()}
+        first, last = self.offsets
+        kept = {p: (max(a, first), min(b, last + 1)) for p, (a, b) in kept.items()}
         return {p: (a, b) for p, (a, b) in kept.items() if a < b}
+
+
+def _narrowed(span: tuple[int, int], f: Filter, first: int, last: int) -> tuple[int, int]:
+    """Returns the part of a span that a filter asks for, or one more at either end. `first`, `last`: the numbers that
+    the filter's value stands for, more than one for a day."""
+    low, high = span
+    return (max(low, first) if isinstance(f, FROM) else low), (min(high, last) if isinstance(f, UPTO) else high)
 
 
 def _ms(value: Any) -> tuple[int, int]:
