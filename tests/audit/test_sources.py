@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from sidecar.audit.errors import AuditError, Misused
-from sidecar.audit.source.records import RecordsReader, RecordsStream, SplitPartition, Wanted
+from sidecar.audit.source.records import RecordsReader, RecordsStream, Wanted
 from sidecar.audit.source.uri import open_source
 from tests.audit.lake.making import bronze, dump, log
 
@@ -242,8 +242,7 @@ def test_a_stream_goes_on_at_the_end_if_it_may_lose_records(tmp_path: Path) -> N
     assert lossy.latestOffset(offset(p0=30, p1=5), ReadAllAvailable()) == offset(p0=20, p1=5)
     assert not lossy.partitions(offset(p0=30, p1=5), offset(p0=20, p1=9))
     (part,) = stream(tmp_path, 40, fail_on_data_loss="false").partitions(offset(p0=20), offset(p0=50))
-    assert isinstance(part, SplitPartition)
-    assert [offset for rows in part.split() for offset in rows["offset"].to_pylist()] == list(range(20, 40))
+    assert [offset for rows in part.value() for offset in rows["offset"].to_pylist()] == list(range(20, 40))
 
 
 def test_a_stream_of_what_there_is_now_ends(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import dataset
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.source.records import SplitPartition, rows_of
+from sidecar.audit.source.records import SplitReader
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
@@ -51,7 +51,7 @@ def _expression(f: Any) -> Any:
     return compare(pc.field(f.attribute[0]), f.value)
 
 
-class LakeReader(DataSourceReader):
+class LakeReader(SplitReader, DataSourceReader):
     def __init__(self, lake: str, table: Table, schema: StructType) -> None:
         self.lake, self.table, self.schema = lake, table, schema
         self.where: Any = None
@@ -72,10 +72,7 @@ class LakeReader(DataSourceReader):
             shares[-1].append(file.path)
             room -= file.size
         folder = str(lake.folder(self.table))
-        return [SplitPartition(partial(_rows, self.table, folder, paths, self.where)) for paths in shares]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(partial(_rows, self.table, folder, paths, self.where)) for paths in shares]
 
 
 class GroupStateLake(DataSource):

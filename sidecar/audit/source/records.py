@@ -29,7 +29,7 @@ from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.options import READ, STREAM, Ranges, Split, limited, starting_offsets
+from sidecar.audit.source.options import READ, STREAM, Ranges, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.columns import DATE, LONG
 from sidecar.audit.tables.layers import BRONZE
@@ -45,19 +45,18 @@ UPTO = (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)
 EVERY = (-(1 << 63), (1 << 63) - 1)
 
 
-class SplitPartition(InputPartition):
-    def __init__(self, split: Split) -> None:
-        super().__init__(None)
-        self.split = split
+class SplitReader:
+    """The part of a reader of Spark that reads partitions. The value of each is a split."""
 
+    schema: StructType
 
-def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
-    """Arrow batches as Spark wants them: it names the parts of lists differently."""
-    if not isinstance(partition, SplitPartition):
-        return  # Spark's way to say that there is no partition
-    wanted = to_arrow_schema(schema, timezone="UTC")
-    for batch in partition.split():
-        yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yields Arrow batches as Spark wants them: it names the parts of lists differently."""
+        if partition.value is None:
+            return  # Spark's way to say that there is no partition
+        wanted = to_arrow_schema(self.schema, timezone="UTC")
+        for batch in partition.value():
+            yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
 
 
 class Wanted:
@@ -126,7 +125,7 @@ def _ms(value: Any) -> tuple[int, int]:
     return first, first + DAY_MS - 1
 
 
-class RecordsReader(DataSourceReader):
+class RecordsReader(SplitReader, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options, self.schema = dict(options), schema
         self.wanted = Wanted()
@@ -140,10 +139,7 @@ class RecordsReader(DataSourceReader):
         source = _source(self.options, READ)
         if isinstance(source, CopySource):
             source = replace(source, days=self.wanted.days(), groups=frozenset(self.wanted.groups or ()))
-        return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
 
 
 def _source(options: Mapping[str, str], known: tuple[str, ...]) -> Source:
@@ -152,7 +148,7 @@ def _source(options: Mapping[str, str], known: tuple[str, ...]) -> Source:
     return open_source(options["uri"], options, known)
 
 
-class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RecordsStream(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are {"topic": its id, "next": {partition: offset}}."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -188,10 +184,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ends = _next(end)
         ranges = {p: (a, min(b, ends[p])) for p, (a, b) in self._unread(_next(start), ends).items() if p in ends}
-        return [SplitPartition(s) for s in self.source.splits({p: (a, b) for p, (a, b) in ranges.items() if a < b})]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(s) for s in self.source.splits({p: (a, b) for p, (a, b) in ranges.items() if a < b})]
 
     def _offset(self, following: dict[int, int], topic: str | None = None) -> dict[str, Any]:
         known = self.source.identity() if topic is None else topic

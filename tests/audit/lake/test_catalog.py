@@ -106,7 +106,7 @@ def test_filters_leave_out_what_cannot_match(lake: Lake, catalog: SparkSession) 
 def reading(lake: Lake, filters: list[Any]) -> list[Any]:
     reader: Any = GroupStateLake({"lake": str(lake.base), "table": "bronze.records"}).reader(None)  # type: ignore[arg-type]
     assert reader.pushFilters(filters) == filters, "Spark still applies them"
-    return [p.split for p in reader.partitions()]
+    return [p.value for p in reader.partitions()]
 
 
 def test_an_option_that_is_missing_or_wrong_is_named() -> None:

@@ -21,7 +21,7 @@ from sidecar.audit.run.continuous import Metrics
 from sidecar.audit.run.pipeline import audit, make_gold
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import lags
-from sidecar.audit.source.records import RecordsReader, SplitPartition, records
+from sidecar.audit.source.records import RecordsReader, records
 from sidecar.audit.source.uri import open_source
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.core.vocabulary.placement import partition_for
@@ -330,6 +330,5 @@ def test_a_day_and_a_group_of_a_lake_are_read_without_the_rest(spark: SparkSessi
     reader = RecordsReader({"uri": uri}, StructType())
     reader.pushFilters([GreaterThanOrEqual(("log_time",), datetime.fromtimestamp((T0 + day) / 1000, UTC))])
     (one,) = reader.partitions()
-    assert isinstance(one, SplitPartition)
-    (fragment, _) = one.split.args  # type: ignore[attr-defined]
+    (fragment, _) = one.value.args
     assert fragment.path == files[days[1], "0"]
