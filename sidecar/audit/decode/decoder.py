@@ -9,7 +9,7 @@ in one table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -116,15 +116,13 @@ class Decoder:
         return {name: pa.concat_batches(parts) for name, parts in batches.items()}
 
     def _slice(self, bronze: Any) -> dict[str, Any]:
-        kinds = bronze["kind"].dictionary_encode()
-        codes = pc.fill_null(kinds.indices.cast(LONG), number(-1))
         out: dict[str, Any] = {}
-        lost: list[tuple[Any, str]] = [(where(pc.equal(codes, number(-1))), "the key cannot be read")]
-        for code, kind in enumerate(kinds.dictionary.to_pylist()):
-            at = where(pc.equal(codes, number(code)))
+        lost: list[tuple[Any, str]] = []
+        for kind, at in places_of(bronze["kind"]):
             table = SILVER.get(kind)
             if table is None:
-                lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
+                unknown = f"kind {kind!r} is not known here: a newer version may have written it"
+                lost.append((at, "the key cannot be read" if kind is None else unknown))
                 continue
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]
@@ -154,8 +152,10 @@ class Decoder:
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
 
-    def misfit(self, kind: str, fingerprint: str) -> str:
+    def misfit(self, kind: str, fingerprint: str | None) -> str:
         """Returns why a value of this kind cannot have that schema; empty if it can."""
+        if fingerprint is None:
+            return "the value is not in Avro single-object encoding"
         text = self.schemas.texts.get(fingerprint)
         if text is None:
             return f"{UNKNOWN_SCHEMA} {fingerprint}"
@@ -235,13 +235,8 @@ class _Kind:
             self.parts.append((pa.array(kept, LONG), pa.RecordBatch.from_pylist(rows, schema=self._schema())))
 
     def _values(self, places: Any) -> None:
-        prints = self.bronze["fingerprint"].take(places).dictionary_encode()
-        codes = pc.fill_null(prints.indices.cast(LONG), number(-1))
-        unmarked = places.filter(pc.equal(codes, number(-1)))
-        if len(unmarked):
-            self.broken.append((unmarked, "the value is not in Avro single-object encoding"))
-        for code, fingerprint in enumerate(prints.dictionary.to_pylist()):
-            which = places.filter(pc.equal(codes, number(code)))
+        for fingerprint, at in places_of(self.bronze["fingerprint"].take(places)):
+            which = places.take(at)
             misfit = self.decoder.misfit(self.kind, fingerprint)
             if misfit:
                 self.broken.append((which, misfit))
@@ -313,6 +308,13 @@ def _numbers(texts: Any) -> Any:
     """Returns numbers in decimal; null for what is none."""
     sound = pc.match_substring_regex(texts, NUMBER)
     return pc.if_else(sound, texts, None).cast(pa.string()).cast(LONG)
+
+
+def places_of(values: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields each distinct value, None for null, and the places where it stands."""
+    known = values.dictionary_encode(null_encoding="encode")
+    for code, value in enumerate(known.dictionary.to_pylist()):
+        yield value, where(pc.equal(known.indices, pa.scalar(code, pa.int32())))
 
 
 def where(mask: Any) -> Any:

@@ -187,16 +187,12 @@ def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions
     return [f for f in files if f.path not in old] + reported(anew)[BRONZE.name]
 
 
-def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    claims: list[list[int]] = []
-    schemas: dict[str, str] = {}
-    seen: dict[int, int] = {}
-    for one in facts:
-        claims += one["claims"]
-        schemas.update(one["schemas"])
-        for p, at in one["seen"]:
-            seen[p] = max(at, seen.get(p, 0))
-    return {"claims": sorted({tuple(c) for c in claims}), "schemas": schemas, "seen": sorted(seen.items())}
+def _merged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what a batch's record keeps of the tasks' facts. `seen`: next offset of each partition with a record."""
+    claims = {tuple(claim) for one in facts for claim in one["claims"]}
+    schemas = {name: text for one in facts for name, text in one["schemas"].items()}
+    ends = sorted((p, last + 1) for one in facts for p, _, last, _ in one["spans"])
+    return {"claims": sorted(claims), "schemas": schemas, "seen": sorted(dict(ends).items())}
 
 
 def _silver(
