@@ -22,7 +22,7 @@ from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.embedded import EMBEDDED
 from sidecar.audit.moments import LAST_MS
-from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.columns import BYTES, Table, many
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, HEAD, PATHS, RENAMED, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import claimed_epoch
@@ -266,12 +266,13 @@ class _Kind:
                 column = fitted(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, ""))
             else:
-                firsts = fitted(inner, embedded.read_as, FIELD_OF)
-                if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
+                several = pa.types.is_list(inner.type)
+                firsts = fitted(inner, many(BYTES) if several else BYTES, FIELD_OF)
+                if several:  # a member's preferred protocol comes first
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
                     firsts = firsts.values.take(pc.if_else(some, begins, pa.scalar(None, pa.int32())))
-                columns.append(mapped(firsts, embedded.of, f.type))
+                columns.append(mapped(firsts, embedded, f.type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _singly(self, which: Any) -> None:
