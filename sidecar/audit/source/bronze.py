@@ -14,7 +14,7 @@ from sidecar.audit.decode.decoder import BODY_AT, times
 from sidecar.audit.source.dump import DumpRecord
 from sidecar.audit.tables.columns import BYTES, DATE, INT, LONG, TEXT
 from sidecar.audit.tables.layers import BRONZE
-from sidecar.state.keys import decode_key
+from sidecar.state.keys import StateKey, decode_key
 from sidecar.state.schema import MARK, StateError
 
 DAY_MS = 86_400_000
@@ -47,27 +47,22 @@ def bronze_batch(records: Sequence[DumpRecord]) -> Any:
     return pa.RecordBatch.from_arrays([columns[n] for n in BRONZE.names], schema=BRONZE.arrow)
 
 
-def keys_of(key: Any) -> tuple[Any, Any, Any]:
+def keys_of(key: Any) -> Any:
     """Returns kind, group id and sub id; all three are null where the key cannot be read."""
     try:
         bad, parts = Compiled(KEY).read(key, pa.arange(0, len(key), 1), 0)
-        if key.null_count or pc.any(bad).as_py():  # what a null points to is not defined
-            return _keys_singly(key)
-        kind, group_id, sub_id = (fitted(part, TEXT, {}) for part in parts.flatten())
+        if not key.null_count and not pc.any(bad).as_py():  # what a null points to is not defined
+            return [fitted(part, TEXT, {}) for part in parts.flatten()]
     except Unfit:
-        return _keys_singly(key)
-    return kind, group_id, sub_id
+        pass
+    return mapped(key, _parts_of, pa.struct(dict.fromkeys(StateKey._fields, TEXT))).flatten()
 
 
-def _keys_singly(key: Any) -> tuple[Any, Any, Any]:
-    rows: list[tuple[str | None, str | None, str | None]] = []
-    for raw in key.to_pylist():
-        try:
-            rows.append(decode_key(raw or b""))
-        except (StateError, UnicodeDecodeError):
-            rows.append((None, None, None))
-    kind, group_id, sub_id = (pa.array([r[i] for r in rows], TEXT) for i in range(3))
-    return kind, group_id, sub_id
+def _parts_of(key: bytes) -> StateKey | None:
+    try:
+        return decode_key(key)
+    except (StateError, UnicodeDecodeError):
+        return None
 
 
 def fingerprints_of(value: Any) -> Any:
