@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
-from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
+from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.embedded import EMBEDDED
 from sidecar.audit.moments import LAST_MS
-from sidecar.audit.tables.columns import BYTES, Table, many
+from sidecar.audit.tables.columns import BYTES, TIME, Table, many
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, HEAD, PATHS, RENAMED, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import claimed_epoch
@@ -31,6 +31,7 @@ from sidecar.state.schema import MARK, Schemas, StateError, published
 BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """Size limits of a slice: it fits in the processor's cache."""
+FIRST, LAST, MILLI = (pa.scalar(n, LONG) for n in (0, LAST_MS, 1_000))
 LONG_MAX = (1 << 63) - 1
 NUMBER = "^-?[0-9]{1,18}$"
 """A number in a header that fits into a column."""
@@ -51,9 +52,9 @@ Claims = Mapping[int, Sequence[tuple[int, int]]]
 
 def times(ms: Any) -> Any:
     """Returns Unix milliseconds as timestamps, clipped to the years 1970 to 9999."""
-    clipped = pc.max_element_wise(ms, number(0), skip_nulls=False)
-    clipped = pc.min_element_wise(clipped, number(LAST_MS), skip_nulls=False)
-    return pc.multiply(clipped, number(1000)).cast(pa.timestamp("us", tz="UTC"))
+    clipped = pc.max_element_wise(ms, FIRST, skip_nulls=False)
+    clipped = pc.min_element_wise(clipped, LAST, skip_nulls=False)
+    return pc.multiply(clipped, MILLI).cast(TIME)
 
 
 def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
@@ -334,12 +335,10 @@ def slices(bronze: Any) -> Iterable[Any]:
 
 def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:
     """Returns the unreadable records with the reasons, as rows of the table `corrupt`; None if there are none."""
-    reasoned = [(which, why) for which, why in lost if len(which)]
-    if not reasoned:
+    reasons = {i: why for which, why in lost for i in which.to_pylist()}
+    if not reasons:
         return None
-    which = pa.concat_arrays([w for w, _ in reasoned])
-    reasons = pa.concat_arrays([pa.repeat(why, len(w)) for w, why in reasoned])
-    order = pc.sort_indices(which)
-    part, reasons = bronze.take(which.take(order)), reasons.take(order)
-    columns = [reasons if f.name == "reason" else part[f.name] for f in CORRUPT.arrow]
-    return pa.RecordBatch.from_arrays(columns, schema=CORRUPT.arrow)
+    part = bronze.take(pa.array(sorted(reasons), LONG))
+    columns = {name: part[name] for name in CORRUPT.names if name != "reason"}
+    columns["reason"] = pa.array([reasons[i] for i in sorted(reasons)], pa.string())
+    return pa.RecordBatch.from_pydict(columns, schema=CORRUPT.arrow)

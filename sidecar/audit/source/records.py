@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
@@ -34,9 +34,6 @@ from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.columns import DATE, LONG
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
@@ -227,9 +224,3 @@ class GroupStateRecords(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return RecordsStream(self.options, schema)
-
-
-def records(spark: SparkSession, uri: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows of bronze from any source."""
-    spark.dataSource.register(GroupStateRecords)
-    return spark.read.format(GroupStateRecords.name()).options(uri=uri, **(options or {})).load()

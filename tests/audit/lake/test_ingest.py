@@ -21,14 +21,14 @@ from sidecar.audit.run.continuous import Metrics
 from sidecar.audit.run.pipeline import audit, make_gold
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import lags
-from sidecar.audit.source.records import RecordsReader, records
+from sidecar.audit.source.records import RecordsReader
 from sidecar.audit.source.uri import open_source
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Encoded
 from sidecar.state.keys import decode_key
 from tests.audit.lake.conftest import rows
-from tests.audit.lake.making import T0, bronze, dump, log
+from tests.audit.lake.making import T0, bronze, dump, log, records
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.topics import LAG_MS, Topics
 
