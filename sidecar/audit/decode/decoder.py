@@ -112,12 +112,11 @@ class Decoder:
         """Returns table name -> its records, in the order of the batch; tables without records are left out."""
         batches: dict[str, list[Any]] = {}
         for part in slices(bronze):
-            for name, batch in self._slice(part).items():
+            for name, batch in self._slice(part):
                 batches.setdefault(name, []).append(batch)
         return {name: pa.concat_batches(parts) for name, parts in batches.items()}
 
-    def _slice(self, bronze: Any) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+    def _slice(self, bronze: Any) -> Iterator[tuple[str, Any]]:
         lost: list[tuple[Any, str]] = []
         for kind, at in places_of(bronze["kind"]):
             table = SILVER.get(kind)
@@ -128,11 +127,10 @@ class Decoder:
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]
             if made is not None:
-                out[table.name] = made
+                yield table.name, made
         corrupt = _corrupt(bronze, lost)
         if corrupt is not None:
-            out[CORRUPT.name] = corrupt
-        return out
+            yield CORRUPT.name, corrupt
 
     def step(self, fingerprint: str) -> Compiled | None:
         """Returns the reader of that schema's values by column; None if they cannot be read by column."""

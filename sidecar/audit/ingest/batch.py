@@ -110,20 +110,15 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
-def _bronze(spark: SparkSession, source: Source, plan: Plan, target: Target, skip: Mapping[int, int]) -> list[Any]:
-    """Writes bronze. Returns the tasks' files and facts. `skip`: offsets below which the lake has all records."""
-    splits = source.splits(plan.ranges)
-    # The start of a task costs more than a few records, so a task has several splits.
-    records = sum(high - low for low, high in plan.ranges.values())
-    tasks = max(parallelism(spark), records // RECORDS_PER_TASK)
-    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
-
-
 def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> None:
     """Reads the planned batch into bronze, unless another writer commits it first."""
     n, before = plan.batch, last_batch(lake)
     target, attempt = lake.target(BRONZE, n), secrets.randbits(62)
-    rows = _bronze(spark, source, plan, target, before.position)
+    splits = source.splits(plan.ranges)
+    # The start of a task costs more than a few records, so a task has several splits.
+    tasks = max(parallelism(spark), sum(high - low for low, high in plan.ranges.values()) // RECORDS_PER_TASK)
+    task = partial(bronze_of_splits, splits, target, before.position)
+    rows = numbered(spark, len(splits), task, even(len(splits), tasks))
     facts = [r["facts"] for r in rows if "facts" in r]
     files = _once(spark, target, reported(rows)[BRONZE.name], in_doubt(facts))
     put_json(lake.record(n, attempt), {"plan": asdict(plan), "records": _rows(files), **_merged(facts)})
