@@ -137,7 +137,7 @@ class CopySource:
         for fragment in self._all():
             known = _in_folders(fragment)
             day, partition = known.get("day"), known.get("state_partition")
-            if (day is None or first <= day <= last) and (partition is None or not theirs or str(partition) in theirs):
+            if (day is None or first <= day <= last) and (partition is None or not theirs or partition in theirs):
                 with _readable(fragment.path):
                     columns = {*fragment.physical_schema.names, *known}
                 if missing := [n for n in BRONZE.names if n not in columns]:
@@ -145,14 +145,14 @@ class CopySource:
                 files.append(fragment)
         return files
 
-    def _partitions(self) -> set[str]:
+    def _partitions(self) -> set[int]:
         """Returns the state partitions of the groups, by gold's `coverage`; empty if it does not know all of them."""
         if not self.groups or not is_lake(self.folder):
             return set()
         where = pc.field("group_id").isin(sorted(self.groups))
         rows = Lake.at(self.folder).read_arrow(GOLD["coverage"], ["state_partition", "group_id"], where).to_pylist()
         known = self.groups == {row["group_id"] for row in rows}
-        return {str(row["state_partition"]) for row in rows} if known else set()
+        return {row["state_partition"] for row in rows} if known else set()
 
     def _all(self) -> list[Any]:
         if self.scheme == "parquet":
