@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks.audit_groups import Setting, Write, classic_group, consumer_group
 from sidecar.audit.lake.files import TableWriter, Target
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.dump import DumpRecord
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.coordinator.statelog.encoder import Encoder
 from sidecar.core.runtime.records import Key
@@ -131,9 +132,11 @@ class Partition:
         if rows:
             entries = [e for _, e in rows]
             self.bytes += sum(len(e.key) + len(e.value or b"") for e in entries)
-            offsets = list(range(first, first + len(rows)))
-            columns = ([e.key for e in entries], [e.value for e in entries], [e.headers for e in entries])
-            self.writer.write(bronze_batch(self.number, offsets, [ms for ms, _ in rows], [1] * len(rows), *columns))
+            records = [
+                DumpRecord(self.number, first + i, ms, "create", e.key, e.value, list(e.headers))
+                for i, (ms, e) in enumerate(rows)
+            ]
+            self.writer.write(bronze_batch(records))
 
     def _write(self, records: Write) -> None:
         plain = [r for r in records if not isinstance(r, Setting)]

@@ -23,7 +23,7 @@ from sidecar.audit.gold.frames import Database, Frame
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.ingest.tasks import enough
 from sidecar.audit.lake.files import typed
-from sidecar.audit.source.bronze import fingerprints_of, headers_of
+from sidecar.audit.source.bronze import HEADERS, fingerprints_of
 from sidecar.audit.tables.columns import TEXT, Table, ddl
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
@@ -136,7 +136,7 @@ class _Read:
         decoder = Decoder({text: text for text in texts}, {})
         for batch in unread:
             columns = {name: batch[name] for name in batch.schema.names}
-            columns["headers"] = headers_of([None] * len(batch))
+            columns["headers"] = pa.array([[]] * len(batch), HEADERS)
             columns["fingerprint"] = fingerprints_of(batch["value"])
             made = [columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow]
             bronze = pa.RecordBatch.from_arrays(made, names=list(BRONZE.names))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 
 class AuditError(Exception):
     """The state topic or a lake cannot be read or written. The message says which part, and why."""
@@ -19,11 +17,3 @@ class NoTopic(AuditError):
 
 class Misused(AuditError):
     """An option has an invalid value. The message names the option and its valid values."""
-
-
-def number(options: Mapping[str, str], name: str, default: int) -> int:
-    """Returns the value of an option that is a number. Raises Misused."""
-    text = options.get(name, str(default))
-    if not text.isascii() or not text.isdigit():
-        raise Misused(f"the option {name} is a number, not {text!r}")
-    return int(text)

@@ -172,7 +172,7 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
     """Yields the next records; partitions that have come to their end go out of `left`. Raises Failed."""
     from confluent_kafka import KafkaError
 
-    from sidecar.audit.source.dump import TIME_TYPES, DumpRecord
+    from sidecar.audit.source.dump import record_of
 
     first = consumer.poll(ANSWER_S)
     if first is None:
@@ -180,9 +180,7 @@ def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
     for m in of_partitions([first, *consumer.consume(AT_ONCE, timeout=0)]):
         error = m.error()
         if error is None:
-            kind, ms = m.timestamp()
-            headers = [(name, value) for name, value in m.headers() or ()]
-            yield DumpRecord(m.partition(), m.offset(), ms, TIME_TYPES[kind], m.key(), m.value(), headers)
+            yield record_of(m)
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(m.partition())
         elif not error.retriable() or error.fatal():

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from sidecar.audit.history import topic
 from sidecar.audit.history.topic import Reader, TopicAddress
 from sidecar.audit.source import kafka
-from sidecar.audit.source.kafka import KafkaSource, KafkaSplit
+from sidecar.audit.source.kafka import KafkaSource
 from sidecar.cli import state
 from sidecar.cli.connect import Client
 
@@ -74,8 +74,7 @@ class Consumer:
 
 
 def _audit(tmp_path: Path) -> int:
-    split = KafkaSplit(KafkaSource("b:1", TOPIC, {}, 10), 0, 0, RECORDS)
-    return sum(batch.num_rows for batch in split.batches())
+    return sum(batch.num_rows for batch in KafkaSource("b:1", TOPIC, {}, 10).read(0, 0, RECORDS))
 
 
 def _history(tmp_path: Path) -> int:

@@ -221,7 +221,7 @@ def test_the_audit(place: SecuredCluster) -> None:
         options = {f"kafka.{name}": value for name, value in properties_in(place.file).items()}
         source = open_source(address, options)
         ranges = {p: (first, end) for p, (first, end) in source.bounds().items() if end > first}
-        assert any(batch.num_rows for split in source.splits(ranges) for batch in split.batches())
+        assert any(batch.num_rows for split in source.splits(ranges) for batch in split())
         return
     command = [sys.executable, "-m", "sidecar.cli.main", "audit", "run", "--from", address]
     command += ["--lake", str(place.kafka.folder / f"lake-{place.mechanism}"), "--command-config", str(place.file)]

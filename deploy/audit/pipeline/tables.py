@@ -19,7 +19,7 @@ def read(numbers):
     """For `group_state_records`: with a Python data source, `spark-pipelines` of 4.2 and 4.3 ends with an error."""
     for batch in numbers:
         for n in batch.column(0).to_pylist():
-            yield from splits[n].batches()
+            yield from splits[n]()
 
 
 # A function of a pipeline may ask Spark nothing, also not for the columns of what it maps.

@@ -6,12 +6,11 @@ are `bronze`, `silver` and `gold`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import uri_of
-from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
@@ -20,58 +19,40 @@ if TYPE_CHECKING:
 
 LAYERS = {"bronze": [BRONZE], "silver": list(SILVER_TABLES.values()), "gold": list(GOLD.values())}
 SCHEMA = "group_state"
+TABLES = {
+    "duckdb": ('CREATE OR REPLACE VIEW {schema}."{table}" AS SELECT * FROM {rows}',),
+    "spark": (
+        "DROP TABLE IF EXISTS {schema}_source.{table}",  # a version before may have had other columns
+        "CREATE TABLE {schema}_source.{table} USING group_state_lake OPTIONS ({options})",
+        "CREATE OR REPLACE VIEW {schema}.{table} AS SELECT * FROM {schema}_source.{table} WITH ({options})",
+    ),
+    "delta": ("CREATE TABLE IF NOT EXISTS {schema}.{table} USING delta LOCATION '{place}'",),
+    "trino": (
+        "CALL delta.system.register_table("
+        "schema_name => '{schema}', table_name => '{table}', table_location => '{place}')",
+    ),
+}
+"""Statements of each tool that make a table known. `spark` needs no jar, and keeps the columns of a table of a Python
+data source, but not its options: the view has these. `delta` is for Spark with Delta's connector, and whatever else
+takes its SQL."""
 
 
 def statements(lake: Lake, tool: str, layers: Collection[str] = tuple(LAYERS)) -> Iterator[str]:
     """Yields SQL without semicolons. DuckDB's names files, so it is of one moment; that of the others stays true.
     Raises AuditError if there is no lake."""
     lake.require()
+    quote = "''" if tool == "trino" else "\\'"  # as the tool writes it in a text: a lake's path has no backslash
     for layer in layers:
         schema = layer if tool == "duckdb" else SCHEMA if layer == "gold" else f"{SCHEMA}_{layer}"
         yield f"CREATE SCHEMA IF NOT EXISTS {'delta.' if tool == 'trino' else ''}{schema}"
         if tool == "spark":
             yield f"CREATE SCHEMA IF NOT EXISTS {schema}_source"
         for table in LAYERS[layer]:
-            yield from MADE[tool](lake, schema, table)
-
-
-def _duckdb(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    yield f'CREATE OR REPLACE VIEW {schema}."{table.name}" AS SELECT * FROM {lake.sql(table)}'
-
-
-def _spark(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    """Spark keeps the columns of a table of a Python data source, but not its options: the view has these."""
-    source = f"{schema}_source.{table.name}"
-    options = f"lake = {_text(str(lake.base))}, table = '{table.layer}.{table.name}'"
-    yield f"DROP TABLE IF EXISTS {source}"  # a version before may have had other columns
-    yield f"CREATE TABLE {source} USING group_state_lake OPTIONS ({options})"
-    yield f"CREATE OR REPLACE VIEW {schema}.{table.name} AS SELECT * FROM {source} WITH ({options})"
-
-
-def _delta(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    place = _text(uri_of(lake.folder(table)))
-    yield f"CREATE TABLE IF NOT EXISTS {schema}.{table.name} USING delta LOCATION {place}"
-
-
-def _trino(lake: Lake, schema: str, table: Table) -> Iterator[str]:
-    place = uri_of(lake.folder(table)).replace("'", "''")
-    names = f"schema_name => '{schema}', table_name => '{table.name}', table_location => '{place}'"
-    yield f"CALL delta.system.register_table({names})"
-
-
-MADE: dict[str, Callable[[Lake, str, Table], Iterator[str]]] = {
-    "duckdb": _duckdb,
-    "spark": _spark,
-    "delta": _delta,
-    "trino": _trino,
-}
-"""`spark` needs no jar; `delta` is for Spark with Delta's connector, and whatever else takes its SQL."""
-
-
-def _text(value: str) -> str:
-    """Returns the value as a literal of Spark's SQL."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+            base, place = (text.replace("'", quote) for text in (str(lake.base), uri_of(lake.folder(table))))
+            options = f"lake = '{base}', table = '{layer}.{table.name}'"
+            rows = lake.sql(table) if tool == "duckdb" else ""
+            for text in TABLES[tool]:
+                yield text.format(schema=schema, table=table.name, options=options, place=place, rows=rows)
 
 
 def register(spark: SparkSession, lake: str, layers: Collection[str] = ("gold",)) -> None:

@@ -10,9 +10,8 @@ them. Each row passes through a Python worker: `Lake.read` has no such step, but
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Iterator, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow.compute as pc
@@ -23,7 +22,7 @@ from pyspark.sql.types import StructType
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import dataset
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.source.records import SplitPartition, rows_of
+from sidecar.audit.source.records import SplitReader
 from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
@@ -40,15 +39,8 @@ COMPARED: dict[Any, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class FilesSplit:
-    table: Table
-    folder: str
-    paths: tuple[str, ...]
-    where: Any
-
-    def batches(self) -> Iterator[Any]:
-        yield from dataset(self.table, self.paths, self.folder).to_batches(filter=self.where)
+def _rows(table: Table, folder: str, paths: Sequence[str], where: Any) -> Iterator[Any]:
+    yield from dataset(table, paths, folder).to_batches(filter=where)
 
 
 def _expression(f: Any) -> Any:
@@ -59,7 +51,7 @@ def _expression(f: Any) -> Any:
     return compare(pc.field(f.attribute[0]), f.value)
 
 
-class LakeReader(DataSourceReader):
+class LakeReader(SplitReader, DataSourceReader):
     def __init__(self, lake: str, table: Table, schema: StructType) -> None:
         self.lake, self.table, self.schema = lake, table, schema
         self.where: Any = None
@@ -80,10 +72,7 @@ class LakeReader(DataSourceReader):
             shares[-1].append(file.path)
             room -= file.size
         folder = str(lake.folder(self.table))
-        return [SplitPartition(FilesSplit(self.table, folder, tuple(paths), self.where)) for paths in shares]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(partial(_rows, self.table, folder, paths, self.where)) for paths in shares]
 
 
 class GroupStateLake(DataSource):

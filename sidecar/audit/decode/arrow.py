@@ -18,13 +18,6 @@ class Unfit(Exception):
     """A value or schema cannot be read by column. It may still be readable value by value."""
 
 
-@lru_cache(maxsize=256)
-def number(n: int) -> Any:
-    """Returns `n` as an Arrow scalar. For a plain number pyarrow would look up the type, and with it an optional
-    package, in each call."""
-    return pa.scalar(n, LONG)
-
-
 def offsets_of(count: Any) -> Any:
     return pa.concat_arrays([pa.array([0], LONG), pc.cumulative_sum(count)]).cast(pa.int32())
 

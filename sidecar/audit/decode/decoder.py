@@ -9,7 +9,7 @@ in one table.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_reader
 
-from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped, number
+from sidecar.audit.decode.arrow import LONG, Unfit, dig, fitted, mapped
 from sidecar.audit.decode.columns import Compiled
 from sidecar.audit.decode.embedded import EMBEDDED
 from sidecar.audit.moments import LAST_MS
-from sidecar.audit.tables.columns import Table
+from sidecar.audit.tables.columns import BYTES, TIME, Table, many
 from sidecar.audit.tables.layers import CORRUPT, FROM_KEY, HEAD, PATHS, RENAMED, SILVER
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA
 from sidecar.state.fold import claimed_epoch
@@ -31,7 +31,12 @@ from sidecar.state.schema import MARK, Schemas, StateError, published
 BODY_AT = len(MARK) + 8
 SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
 """Size limits of a slice: it fits in the processor's cache."""
+FIRST, LAST, MILLI = (pa.scalar(n, LONG) for n in (0, LAST_MS, 1_000))
 LONG_MAX = (1 << 63) - 1
+NUMBER = "^-?[0-9]{1,18}$"
+"""A number in a header that fits into a column."""
+OF_BRONZE = ("state_partition", "offset", "log_ms", "log_time", "group_id")
+"""Columns of silver that come from bronze as they are."""
 FIELD_OF = {column: field for field, column in RENAMED.items()}
 """Field of a struct in silver -> its name in the schemas, if they differ."""
 PAIRS = count()
@@ -47,9 +52,9 @@ Claims = Mapping[int, Sequence[tuple[int, int]]]
 
 def times(ms: Any) -> Any:
     """Returns Unix milliseconds as timestamps, clipped to the years 1970 to 9999."""
-    clipped = pc.max_element_wise(ms, number(0), skip_nulls=False)
-    clipped = pc.min_element_wise(clipped, number(LAST_MS), skip_nulls=False)
-    return pc.multiply(clipped, number(1000)).cast(pa.timestamp("us", tz="UTC"))
+    clipped = pc.max_element_wise(ms, FIRST, skip_nulls=False)
+    clipped = pc.min_element_wise(clipped, LAST, skip_nulls=False)
+    return pc.multiply(clipped, MILLI).cast(TIME)
 
 
 def claims_in(bronze: Any) -> list[tuple[int, int, int]]:
@@ -107,29 +112,25 @@ class Decoder:
         """Returns table name -> its records, in the order of the batch; tables without records are left out."""
         batches: dict[str, list[Any]] = {}
         for part in slices(bronze):
-            for name, batch in self._slice(part).items():
+            for name, batch in self._slice(part):
                 batches.setdefault(name, []).append(batch)
         return {name: pa.concat_batches(parts) for name, parts in batches.items()}
 
-    def _slice(self, bronze: Any) -> dict[str, Any]:
-        kinds = bronze["kind"].dictionary_encode()
-        codes = pc.fill_null(kinds.indices.cast(LONG), number(-1))
-        out: dict[str, Any] = {}
-        lost: list[tuple[Any, str]] = [(where(pc.equal(codes, number(-1))), "the key cannot be read")]
-        for code, kind in enumerate(kinds.dictionary.to_pylist()):
-            at = where(pc.equal(codes, number(code)))
+    def _slice(self, bronze: Any) -> Iterator[tuple[str, Any]]:
+        lost: list[tuple[Any, str]] = []
+        for kind, at in places_of(bronze["kind"]):
             table = SILVER.get(kind)
             if table is None:
-                lost.append((at, f"kind {kind!r} is not known here: a newer version may have written it"))
+                unknown = f"kind {kind!r} is not known here: a newer version may have written it"
+                lost.append((at, "the key cannot be read" if kind is None else unknown))
                 continue
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]
             if made is not None:
-                out[table.name] = made
+                yield table.name, made
         corrupt = _corrupt(bronze, lost)
         if corrupt is not None:
-            out[CORRUPT.name] = corrupt
-        return out
+            yield CORRUPT.name, corrupt
 
     def step(self, fingerprint: str) -> Compiled | None:
         """Returns the reader of that schema's values by column; None if they cannot be read by column."""
@@ -150,8 +151,10 @@ class Decoder:
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise StateError(f"damaged value: {exc!r}") from exc
 
-    def misfit(self, kind: str, fingerprint: str) -> str:
+    def misfit(self, kind: str, fingerprint: str | None) -> str:
         """Returns why a value of this kind cannot have that schema; empty if it can."""
+        if fingerprint is None:
+            return "the value is not in Avro single-object encoding"
         text = self.schemas.texts.get(fingerprint)
         if text is None:
             return f"{UNKNOWN_SCHEMA} {fingerprint}"
@@ -203,23 +206,17 @@ class _Kind:
 
     def _with_bronze(self, which: Any, filled: Any) -> Any:
         b = self.bronze if len(which) == len(self.bronze) else self.bronze.take(which)
-        names = ("state_partition", "offset", "log_ms", "log_time", "group_id")
-        values: dict[str, Any] = {n: b[n] for n in names}
-        values["written_ms"] = filled["written_ms"]
-        values["written_time"] = times(filled["written_ms"])
-        values["claimed_epoch"] = self.decoder.claimed(b)
-        values["deleted"] = b["value"].is_null()
-        from_key = FROM_KEY.get(self.kind)
-        if from_key:
-            values[from_key] = b["sub_id"]
-        schema = self.table.arrow
-        columns = [values[f.name] if f.name in values else filled[f.name] for f in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        columns = {n: b[n] for n in OF_BRONZE} | dict(zip(filled.schema.names, filled.columns, strict=True))
+        columns["written_time"] = times(filled["written_ms"])
+        columns["claimed_epoch"] = self.decoder.claimed(b)
+        columns["deleted"] = b["value"].is_null()
+        if self.kind in FROM_KEY:
+            columns[FROM_KEY[self.kind]] = b["sub_id"]
+        return pa.RecordBatch.from_pydict(columns, schema=self.table.arrow)
 
     def _schema(self) -> Any:
         """Returns the schema of the columns that do not come from bronze."""
-        own = {FROM_KEY.get(self.kind)} | {"written_time", "claimed_epoch", "deleted"}
-        own |= {"state_partition", "offset", "log_ms", "log_time", "group_id"}
+        own = {*OF_BRONZE, FROM_KEY.get(self.kind), "written_time", "claimed_epoch", "deleted"}
         return pa.schema([f for f in self.table.arrow if f.name not in own])
 
     def _schemas(self, places: Any) -> None:
@@ -237,13 +234,8 @@ class _Kind:
             self.parts.append((pa.array(kept, LONG), pa.RecordBatch.from_pylist(rows, schema=self._schema())))
 
     def _values(self, places: Any) -> None:
-        prints = self.bronze["fingerprint"].take(places).dictionary_encode()
-        codes = pc.fill_null(prints.indices.cast(LONG), number(-1))
-        unmarked = places.filter(pc.equal(codes, number(-1)))
-        if len(unmarked):
-            self.broken.append((unmarked, "the value is not in Avro single-object encoding"))
-        for code, fingerprint in enumerate(prints.dictionary.to_pylist()):
-            which = places.filter(pc.equal(codes, number(code)))
+        for fingerprint, at in places_of(self.bronze["fingerprint"].take(places)):
+            which = places.take(at)
             misfit = self.decoder.misfit(self.kind, fingerprint)
             if misfit:
                 self.broken.append((which, misfit))
@@ -273,12 +265,13 @@ class _Kind:
                 column = fitted(inner, f.type, FIELD_OF)
                 columns.append(column if f.nullable else pc.fill_null(column, ""))
             else:
-                firsts = fitted(inner, embedded.read_as, FIELD_OF)
-                if pa.types.is_list(firsts.type):  # a member's preferred protocol comes first
+                several = pa.types.is_list(inner.type)
+                firsts = fitted(inner, many(BYTES) if several else BYTES, FIELD_OF)
+                if several:  # a member's preferred protocol comes first
                     some = pc.greater(pc.list_value_length(firsts), 0)
                     begins = firsts.offsets.slice(0, len(firsts))
                     firsts = firsts.values.take(pc.if_else(some, begins, pa.scalar(None, pa.int32())))
-                columns.append(mapped(firsts, embedded.of, f.type))
+                columns.append(mapped(firsts, embedded, f.type))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _singly(self, which: Any) -> None:
@@ -302,35 +295,26 @@ class _Kind:
 def headers_rows(headers: Any, schema: Any) -> Any:
     """Returns the columns of `schema` from the headers of tombstones. Of two headers with the same name the last one
     counts. Earlier versions wrote fewer: a missing number is null, a missing reason empty."""
-    each, owners = headers.flatten(), pc.list_parent_indices(headers)
-    names, values = each.field("name"), pc.fill_null(each.field("value"), pa.scalar(b""))
-    columns = {}
-    for name, column in HEAD.items():
-        mine = pc.equal(names, pa.scalar(name))
-        places = pc.index_in(pa.arange(0, len(headers), 1), value_set=owners.filter(mine)[::-1])
-        texts = values.filter(mine)[::-1].take(places)
-        columns[column] = (
-            pc.fill_null(mapped(texts, lambda raw: raw.decode(errors="replace"), pa.string()), "")
-            if column == "why"
-            else _numbers(texts)
-        )
-    made = [columns[f.name] if f.name in columns else pa.nulls(len(headers), f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(made, schema=schema)
+    pairs = headers.values
+    given = pa.MapArray.from_arrays(headers.offsets, pc.fill_null(pairs.field("name"), ""), pairs.field("value"))
+    columns = {column: pc.map_lookup(given, pa.scalar(name), "last") for name, column in HEAD.items()}
+    why = mapped(columns.pop("why"), lambda raw: raw.decode(errors="replace"), pa.string())
+    made = {column: _numbers(texts) for column, texts in columns.items()} | {"why": pc.fill_null(why, "")}
+    lacking = {f.name: pa.nulls(len(headers), f.type) for f in schema if f.name not in made}
+    return pa.RecordBatch.from_pydict(made | lacking, schema=schema)
 
 
 def _numbers(texts: Any) -> Any:
-    try:
-        return texts.cast(pa.string()).cast(pa.int64())
-    except pa.ArrowInvalid:  # one of them is no number
-        return mapped(texts, _number, pa.int64())
+    """Returns numbers in decimal; null for what is none."""
+    sound = pc.match_substring_regex(texts, NUMBER)
+    return pc.if_else(sound, texts, None).cast(pa.string()).cast(LONG)
 
 
-def _number(raw: bytes) -> int | None:
-    try:
-        n = int(raw)
-    except ValueError:
-        return None
-    return n if -(1 << 63) <= n < 1 << 63 else None
+def places_of(values: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields each distinct value, None for null, and the places where it stands."""
+    known = values.dictionary_encode(null_encoding="encode")
+    for code, value in enumerate(known.dictionary.to_pylist()):
+        yield value, where(pc.equal(known.indices, pa.scalar(code, pa.int32())))
 
 
 def where(mask: Any) -> Any:
@@ -339,10 +323,6 @@ def where(mask: Any) -> Any:
 
 def slices(bronze: Any) -> Iterable[Any]:
     """Yields the batch in slices within SLICE_ROWS and SLICE_BYTES."""
-    if isinstance(bronze, pa.Table):
-        for batch in bronze.to_batches():
-            yield from slices(batch)
-        return
     rows = len(bronze)
     if rows:
         each = max(1, bronze["value"].nbytes // rows)
@@ -353,12 +333,10 @@ def slices(bronze: Any) -> Iterable[Any]:
 
 def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:
     """Returns the unreadable records with the reasons, as rows of the table `corrupt`; None if there are none."""
-    reasoned = [(which, why) for which, why in lost if len(which)]
-    if not reasoned:
+    reasons = {i: why for which, why in lost for i in which.to_pylist()}
+    if not reasons:
         return None
-    which = pa.concat_arrays([w for w, _ in reasoned])
-    reasons = pa.concat_arrays([pa.repeat(why, len(w)) for w, why in reasoned])
-    order = pc.sort_indices(which)
-    part, reasons = bronze.take(which.take(order)), reasons.take(order)
-    columns = [reasons if f.name == "reason" else part[f.name] for f in CORRUPT.arrow]
-    return pa.RecordBatch.from_arrays(columns, schema=CORRUPT.arrow)
+    part = bronze.take(pa.array(sorted(reasons), LONG))
+    columns = {name: part[name] for name in CORRUPT.names if name != "reason"}
+    columns["reason"] = pa.array([reasons[i] for i in sorted(reasons)], pa.string())
+    return pa.RecordBatch.from_pydict(columns, schema=CORRUPT.arrow)

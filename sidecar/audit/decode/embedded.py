@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from sidecar.audit.tables.columns import many
 from sidecar.core.classic.embedded import assigned, whole_subscription
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """A column made of bytes in the client's own protocol. `read_as`: Arrow type of the bytes; `of`: their decoder."""
-
-    read_as: Any
-    of: Callable[[bytes | None], Any]
 
 
 def _places(raw: bytes | None) -> Any:
@@ -35,9 +23,10 @@ def _rack(raw: bytes | None) -> Any:
     return None if subscription is None else subscription.rack_id
 
 
-EMBEDDED: Mapping[tuple[str, str], Embedded] = {
-    ("classic_member", "topic_names"): Embedded(many(pa.binary()), _topics),
-    ("classic_member", "rack_id"): Embedded(many(pa.binary()), _rack),
-    ("classic_assignment", "assigned"): Embedded(pa.binary(), _places),
-    ("classic_assignment", "assignment_bytes"): Embedded(pa.binary(), lambda raw: len(raw or b"")),
+EMBEDDED: Mapping[tuple[str, str], Callable[[bytes | None], Any]] = {
+    ("classic_member", "topic_names"): _topics,
+    ("classic_member", "rack_id"): _rack,
+    ("classic_assignment", "assigned"): _places,
+    ("classic_assignment", "assignment_bytes"): lambda raw: len(raw or b""),
 }
+"""Kind of record and column -> decoder of the bytes in the client's own protocol."""

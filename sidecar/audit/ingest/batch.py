@@ -110,20 +110,15 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
 
 
 # ---- a batch --------------------------------------------------------------------------------------------------------
-def _bronze(spark: SparkSession, source: Source, plan: Plan, target: Target, skip: Mapping[int, int]) -> list[Any]:
-    """Writes bronze. Returns the tasks' files and facts. `skip`: offsets below which the lake has all records."""
-    splits = source.splits(plan.ranges)
-    # The start of a task costs more than a few records, so a task has several splits.
-    records = sum(high - low for low, high in plan.ranges.values())
-    tasks = max(parallelism(spark), records // RECORDS_PER_TASK)
-    return numbered(spark, len(splits), partial(bronze_of_splits, splits, target, skip), even(len(splits), tasks))
-
-
 def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> None:
     """Reads the planned batch into bronze, unless another writer commits it first."""
     n, before = plan.batch, last_batch(lake)
     target, attempt = lake.target(BRONZE, n), secrets.randbits(62)
-    rows = _bronze(spark, source, plan, target, before.position)
+    splits = source.splits(plan.ranges)
+    # The start of a task costs more than a few records, so a task has several splits.
+    tasks = max(parallelism(spark), sum(high - low for low, high in plan.ranges.values()) // RECORDS_PER_TASK)
+    task = partial(bronze_of_splits, splits, target, before.position)
+    rows = numbered(spark, len(splits), task, even(len(splits), tasks))
     facts = [r["facts"] for r in rows if "facts" in r]
     files = _once(spark, target, reported(rows)[BRONZE.name], in_doubt(facts))
     put_json(lake.record(n, attempt), {"plan": asdict(plan), "records": _rows(files), **_merged(facts)})
@@ -187,16 +182,12 @@ def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions
     return [f for f in files if f.path not in old] + reported(anew)[BRONZE.name]
 
 
-def _merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    claims: list[list[int]] = []
-    schemas: dict[str, str] = {}
-    seen: dict[int, int] = {}
-    for one in facts:
-        claims += one["claims"]
-        schemas.update(one["schemas"])
-        for p, at in one["seen"]:
-            seen[p] = max(at, seen.get(p, 0))
-    return {"claims": sorted({tuple(c) for c in claims}), "schemas": schemas, "seen": sorted(seen.items())}
+def _merged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what a batch's record keeps of the tasks' facts. `seen`: next offset of each partition with a record."""
+    claims = {tuple(claim) for one in facts for claim in one["claims"]}
+    schemas = {name: text for one in facts for name, text in one["schemas"].items()}
+    ends = sorted((p, last + 1) for one in facts for p, _, last, _ in one["spans"])
+    return {"claims": sorted(claims), "schemas": schemas, "seen": sorted(dict(ends).items())}
 
 
 def _silver(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sidecar.audit.errors import number
 from sidecar.audit.source.options import Ranges, limited, starting_offsets
 from sidecar.audit.tables.layers import BRONZE
 
@@ -73,4 +72,4 @@ def plan_ranges(
             lost[p] = (have or 0, begin)
         if begin < high:
             ranges[p] = (begin, high)
-    return limited(ranges, number(options, "max_records", 0)), lost
+    return limited(ranges, int(options.get("max_records", 0))), lost

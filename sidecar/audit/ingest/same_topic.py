@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sidecar.audit.errors import Refused
 from sidecar.audit.ingest.plan import Batch
@@ -63,8 +62,7 @@ def _differs(source: Source, lake: Lake, ranges: Ranges) -> str:
 
 def _records(source: Source, ranges: Ranges) -> Iterator[tuple[tuple[int, int], tuple[bytes | None, bytes | None]]]:
     for split in source.splits(ranges):
-        batch: Any
-        for batch in split.batches():
+        for batch in split():
             columns = (batch[name].to_pylist() for name in ("state_partition", "offset", "key", "value"))
             for p, offset, key, value in zip(*columns, strict=True):
                 yield (p, offset), (key, value)

@@ -22,62 +22,47 @@ from sidecar.audit.errors import Refused
 from sidecar.audit.gold.tasks import folding
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
 from sidecar.audit.lake.storage import file_system
-from sidecar.audit.source.uri import Split
+from sidecar.audit.source.options import Split
 from sidecar.audit.tables.layers import BRONZE
 
 READ_AT_ONCE = 65_536
 DECODED_AT_ONCE = 16_384
 """Rows of a decoded batch. Smaller batches are joined up to this size, which costs a copy."""
-
-
-class BronzeWriter:
-    """Writer of bronze that collects the driver's facts: claims, schemas, and ranges of offsets."""
-
-    def __init__(self, target: Target, skip: Mapping[int, int]) -> None:
-        """Opens the target. `skip`: offset of each partition below which the lake has all records."""
-        self.writer, self.skip = TableWriter(target), skip
-        self.claims: list[tuple[int, int, int]] = []
-        self.schemas: dict[str, str] = {}
-        self.seen: dict[int, int] = {}
-        self.spans: list[list[int]] = []
-        """Partition, first and last offset, and 1 if offsets rose from record to record, else 0."""
-
-    def write(self, batch: Any) -> None:
-        p, offset = batch["state_partition"], batch["offset"]
-        for one in p.unique().to_pylist():
-            mine = pc.and_(pc.equal(p, one), pc.greater_equal(offset, self.skip.get(one, 0)))
-            rows = batch if pc.all(mine).as_py() else batch.filter(mine)
-            if len(rows):
-                self._write(one, rows)
-
-    def _write(self, partition: int, rows: Any) -> None:
-        offset = rows["offset"]
-        ends, rising = pc.min_max(offset).as_py(), pc.all(pc.greater(offset[1:], offset[:-1])).as_py()
-        self._span(partition, ends["min"], ends["max"], rising is not False)
-        self.seen[partition] = max(self.seen.get(partition, 0), ends["max"] + 1)
-        self.claims += claims_in(rows)
-        self.schemas.update(schemas_in(rows))
-        self.writer.write(rows)
-
-    def _span(self, partition: int, first: int, last: int, rising: bool) -> None:
-        before = self.spans[-1] if self.spans else [-1, -1, -1, 0]
-        if rising and before[3] and before[0] == partition and before[2] + 1 == first:
-            before[2] = last
-        else:
-            self.spans.append([partition, first, last, int(rising)])
-
-    def close(self) -> list[str]:
-        facts = {"claims": self.claims, "schemas": self.schemas, "seen": list(self.seen.items()), "spans": self.spans}
-        return [*reports({BRONZE.name: self.writer}), json.dumps({"facts": facts})]
+Span = tuple[int, int, int, bool]
+"""Partition, first and last offset of rows, and whether the offsets rise from row to row."""
 
 
 def bronze_of_splits(splits: Sequence[Split], target: Target, skip: Mapping[int, int], ids: Iterator[int]) -> list[str]:
-    """Reads and writes the splits with these numbers. The records never go through the JVM."""
-    writer = BronzeWriter(target, skip)
-    for i in ids:
-        for batch in splits[i].batches():
-            writer.write(batch)
-    return writer.close()
+    """Reads and writes the splits with these numbers. The records never go through the JVM. `skip`: offset of each
+    partition below which the lake has all records. Reports also facts for the driver: claims, schemas, and spans of
+    offsets."""
+    writer = TableWriter(target)
+    claims: list[tuple[int, int, int]] = []
+    schemas: dict[str, str] = {}
+    spans: list[Span] = []
+    for rows in (rows for i in ids for batch in splits[i]() for rows in _new(batch, skip)):
+        claims += claims_in(rows)
+        schemas |= schemas_in(rows)
+        spans.append(_span(rows))
+        writer.write(rows)
+    facts = {"claims": claims, "schemas": schemas, "spans": spans}
+    return [*reports({BRONZE.name: writer}), json.dumps({"facts": facts})]
+
+
+def _new(batch: Any, skip: Mapping[int, int]) -> Iterator[Any]:
+    """Yields the rows that are not skipped, of each partition."""
+    p, offset = batch["state_partition"], batch["offset"]
+    for one in p.unique().to_pylist():
+        mine = pc.and_(pc.equal(p, one), pc.greater_equal(offset, skip.get(one, 0)))
+        rows = batch if pc.all(mine).as_py() else batch.filter(mine)
+        if len(rows):
+            yield rows
+
+
+def _span(rows: Any) -> Span:
+    offset = rows["offset"]
+    ends, rising = pc.min_max(offset).as_py(), pc.all(pc.greater(offset[1:], offset[:-1])).as_py()
+    return rows["state_partition"][0].as_py(), ends["min"], ends["max"], rising is not False
 
 
 def in_doubt(facts: Iterable[Mapping[str, Any]]) -> list[int]:

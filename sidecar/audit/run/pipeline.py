@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import CommitFailedError
 
-from sidecar.audit.errors import AuditError, Refused, number
+from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tasks import ROWS_PER_TASK, Work, gold_of_units, planned
 from sidecar.audit.ingest.batch import ingest, recorded, waiting
@@ -99,7 +99,7 @@ def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[st
         cuts=part.cuts,
     )
     rows = sum(f.rows for files in silver.values() for f in files) + sum(count for _, count in carried.values())
-    files = _folded(spark, work, _spread(lake, n, rows), number(options, "rows_per_task", ROWS_PER_TASK))
+    files = _folded(spark, work, _spread(lake, n, rows), int(options.get("rows_per_task", ROWS_PER_TASK)))
     if anew or not (left / LISTED).is_file():
         # A task or an attempt that died may have left others.
         named = {name: [[f"carried/{name}/{f.path}", f.rows] for f in files[f"carried.{name}"]] for name in CARRIED}

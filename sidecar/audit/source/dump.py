@@ -12,7 +12,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ Offset = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class DumpRecord(msgspec.Struct):
+class DumpRecord(msgspec.Struct, gc=False):
     """A record, one line of a dump; msgspec reads and writes its bytes as base64."""
 
     partition: PartitionNumber
@@ -37,6 +37,12 @@ class DumpRecord(msgspec.Struct):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]] = []
+
+
+def record_of(message: Any) -> DumpRecord:
+    """Returns the record that the Kafka client has received."""
+    m, (kind, ms) = message, message.timestamp()
+    return DumpRecord(m.partition(), m.offset(), ms, TIME_TYPES[kind], m.key(), m.value(), m.headers() or [])
 
 
 def files_below(path: Path, endings: tuple[str, ...], hidden: tuple[str, ...] = (".",)) -> list[Path]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -15,9 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from sidecar.audit.errors import AuditError, Misused, NoTopic, number
+from sidecar.audit.errors import AuditError, Misused, NoTopic
 from sidecar.audit.source.bronze import bronze_batch
-from sidecar.audit.source.options import Ranges
+from sidecar.audit.source.dump import record_of
+from sidecar.audit.source.options import Ranges, Split
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.no_group import of_partitions
 from sidecar.kafka.properties import librdkafka_of
@@ -50,61 +52,6 @@ LIBRARY = {
 
 
 @dataclass(frozen=True)
-class KafkaSplit:
-    """The offsets [start, end) of one topic partition."""
-
-    source: KafkaSource
-    partition: int
-    start: int
-    end: int
-
-    def batches(self) -> Iterator[Any]:
-        name = f"{self.source.topic}-{self.partition}"
-        with closing(self.source.consumer()) as consumer:
-            consumer.assign([TopicPartition(self.source.topic, self.partition, self.start)])
-            seen, ended, following = time.monotonic(), False, self.start
-            while not ended:
-                # `consume` waits for all the records it is asked for, although the partition may end before.
-                messages = of_partitions(consumer.consume(max(1, min(AT_ONCE, self.end - following)), timeout=WAIT_S))
-                if messages:
-                    seen = time.monotonic()
-                elif time.monotonic() - seen > TIMEOUT_S:
-                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
-                last = [m for m in messages if m.error() is not None or m.offset() >= self.end - 1]
-                ended = any(self._ends(m, name) for m in last)
-                records = [m for m in messages if m.error() is None and m.offset() < self.end] if last else messages
-                if records:
-                    following = records[-1].offset() + 1
-                    yield _batch(self.partition, records)
-
-    def _ends(self, m: Any, name: str) -> bool:
-        """Returns whether the split ends with this message: a record, or an error. Raises AuditError."""
-        error = m.error()
-        if error is None:
-            return bool(m.offset() >= self.end - 1)
-        if error.code() == KafkaError._PARTITION_EOF:
-            return bool(m.offset() >= self.end)
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise AuditError(f"{name}: offset {self.start} is not in the topic any more; was it re-created?")
-        if not error.retriable() or error.fatal():
-            raise AuditError(f"{name}: {error}")
-        return False
-
-
-def _batch(partition: int, records: list[Any]) -> Any:
-    stamps = [m.timestamp() for m in records]
-    return bronze_batch(
-        partition,
-        [m.offset() for m in records],
-        [s[1] for s in stamps],
-        [s[0] for s in stamps],
-        [m.key() for m in records],
-        [m.value() for m in records],
-        [m.headers() for m in records],
-    )
-
-
-@dataclass(frozen=True)
 class KafkaSource:
     """The topic. `client`: properties that are passed to the Kafka client."""
 
@@ -127,7 +74,7 @@ class KafkaSource:
         wrong = sorted(FIXED.keys() & client.keys())
         if wrong:
             raise Misused(f"kafka.{wrong[0]} cannot be set: what is read depends on it")
-        size = number(options, "records_per_task", RECORDS_PER_TASK)
+        size = int(options.get("records_per_task", RECORDS_PER_TASK))
         return cls(bootstrap, topic or options.get("topic", TOPIC), client, size)
 
     def config(self) -> dict[str, Any]:
@@ -166,13 +113,33 @@ class KafkaSource:
             parts = sorted(metadata.partitions)
             return {p: log_bounds(consumer, TopicPartition(topic, p), TIMEOUT_S) for p in parts}
 
-    def splits(self, ranges: Ranges) -> list[KafkaSplit]:
+    def splits(self, ranges: Ranges) -> list[Split]:
         size = self.records_per_task
         return [
-            KafkaSplit(self, p, at, min(at + size, end))
+            partial(self.read, p, at, min(at + size, end))
             for p, (start, end) in sorted(ranges.items())
             for at in range(start, end, size)
         ]
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[Any]:
+        """Yields the records of the offsets [start, end) as rows of bronze. Raises AuditError."""
+        name = f"{self.topic}-{partition}"
+        with closing(self.consumer()) as consumer:
+            consumer.assign([TopicPartition(self.topic, partition, start)])
+            seen, ended, following = time.monotonic(), False, start
+            while not ended:
+                # `consume` waits for all the records it is asked for, although the partition may end before.
+                messages = of_partitions(consumer.consume(max(1, min(AT_ONCE, end - following)), timeout=WAIT_S))
+                if messages:
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > TIMEOUT_S:
+                    raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
+                last = [m for m in messages if m.error() is not None or m.offset() >= end - 1]
+                ended = any(_ends(m, name, start, end) for m in last)
+                records = [m for m in messages if m.error() is None and m.offset() < end] if last else messages
+                if records:
+                    following = records[-1].offset() + 1
+                    yield bronze_batch([record_of(m) for m in records])
 
     def from_time(self, partitions: list[int], ms: int) -> dict[int, int]:
         """Returns for each partition an offset before which all records have an earlier log time than `ms`."""
@@ -234,3 +201,17 @@ class KafkaSource:
         denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
         why = "; Describe and Read of the topic are needed" if denied else f": {trouble[-1]}" if trouble else ""
         return AuditError(f"{self.shown}: {what} cannot be had: {error.str()}{why}")
+
+
+def _ends(m: Any, name: str, start: int, end: int) -> bool:
+    """Returns whether the offsets [start, end) end with this message: a record, or an error. Raises AuditError."""
+    error = m.error()
+    if error is None:
+        return bool(m.offset() >= end - 1)
+    if error.code() == KafkaError._PARTITION_EOF:
+        return bool(m.offset() >= end)
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise AuditError(f"{name}: offset {start} is not in the topic any more; was it re-created?")
+    if not error.retriable() or error.fatal():
+        raise AuditError(f"{name}: {error}")
+    return False

@@ -9,19 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from sidecar.audit.source.options import Ranges
+from sidecar.audit.source.kafka import KafkaSource
 
 COMPACTION_LAG = "min.compaction.lag.ms"
 WARN_AT = 0.5
 """Share of the compaction lag at which an alert still leaves time to act."""
-
-
-class Topic(Protocol):
-    def bounds(self) -> dict[int, tuple[int, int]]: ...
-    def setting(self, name: str) -> str | None: ...
-    def first_times(self, ranges: Ranges) -> dict[int, int]: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class Lag:
         return self.lost > 0 or (self.age_ms is not None and self.age_ms >= self.allowed_ms * WARN_AT)
 
 
-def lags(topic: Topic, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
+def lags(topic: KafkaSource, position: Mapping[int, int], now_ms: int | None = None) -> list[Lag]:
     """Returns the lag of each partition. `position`: next offset that the lake needs; a partition that is missing has
     not begun."""
     now = int(time.time() * 1000) if now_ms is None else now_ms

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,8 @@ from sidecar.audit.source.dump import Offset, PartitionNumber
 
 Ranges = dict[int, tuple[int, int]]
 """State partition -> its first offset, and the one behind its last."""
+Split = Callable[[], Iterator[Any]]
+"""A part of a source that one task reads, as rows of bronze. Can be pickled."""
 
 READ = ("uri", "topic", "records_per_task")
 """Names that `group_state_records` takes, beside kafka.*."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import datasource as ds
@@ -26,47 +26,44 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sidecar.audit.decode.decoder import times
-from sidecar.audit.errors import AuditError, number
+from sidecar.audit.errors import AuditError
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.options import READ, STREAM, Ranges, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
+from sidecar.audit.tables.columns import DATE, LONG
 from sidecar.audit.tables.layers import BRONZE
 from sidecar.core.vocabulary.placement import partition_for
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FROM = (ds.GreaterThan, ds.GreaterThanOrEqual)
-UPTO = (ds.LessThan, ds.LessThanOrEqual)
 EXACTLY = (ds.EqualTo, ds.EqualNullSafe)
+FROM = (ds.GreaterThan, ds.GreaterThanOrEqual, *EXACTLY)
+UPTO = (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)
+EVERY = (-(1 << 63), (1 << 63) - 1)
 
 
-class SplitPartition(InputPartition):
-    def __init__(self, split: Any) -> None:
-        super().__init__(None)
-        self.split = split
+class SplitReader:
+    """The part of a reader of Spark that reads partitions. The value of each is a split."""
 
+    schema: StructType
 
-def rows_of(partition: InputPartition, schema: StructType) -> Iterator[Any]:
-    """Arrow batches as Spark wants them: it names the parts of lists differently."""
-    if not isinstance(partition, SplitPartition):
-        return  # Spark's way to say that there is no partition
-    wanted = to_arrow_schema(schema, timezone="UTC")
-    for batch in partition.split.batches():
-        yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yields Arrow batches as Spark wants them: it names the parts of lists differently."""
+        if partition.value is None:
+            return  # Spark's way to say that there is no partition
+        wanted = to_arrow_schema(self.schema, timezone="UTC")
+        for batch in partition.value():
+            yield pa.RecordBatch.from_arrays([batch[f.name].cast(f.type) for f in wanted], schema=wanted)
 
 
 class Wanted:
-    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out."""
+    """The records that filters ask for, as far as that helps to read less. Nothing that could match is left out.
+    `offsets`, `ms`: the first and the last offset, and log time."""
 
     def __init__(self) -> None:
         self.partitions: set[int] | None = None
         self.groups: set[str] | None = None
-        self.low, self.high = 0, 1 << 62
-        self.from_ms: int | None = None
-        self.to_ms: int | None = None
+        self.offsets = self.ms = EVERY
 
     def add(self, f: Filter) -> None:
         name = getattr(f, "attribute", ("",))[0]
@@ -78,27 +75,14 @@ class Wanted:
             elif "" not in values and None not in values:  # what is no group's is in any partition
                 self.groups = values if self.groups is None else self.groups & values
         elif name == "offset" and isinstance(value, int):
-            self._offset(f, value)
+            self.offsets = _narrowed(self.offsets, f, value, value)
         elif name in ("log_ms", "log_time", "day") and value is not None and not isinstance(f, ds.In):
-            self._time(f, *_ms(value))
-
-    def _offset(self, f: Filter, value: int) -> None:
-        if isinstance(f, (*FROM, *EXACTLY)):
-            self.low = max(self.low, value + isinstance(f, ds.GreaterThan))
-        if isinstance(f, (ds.LessThan, ds.LessThanOrEqual, *EXACTLY)):
-            self.high = min(self.high, value + (not isinstance(f, ds.LessThan)))
-
-    def _time(self, f: Filter, first: int, last: int) -> None:
-        """`first`, `last`: the milliseconds that the value stands for, more than one for a day."""
-        if isinstance(f, (*FROM, *EXACTLY)):
-            self.from_ms = first if self.from_ms is None else max(first, self.from_ms)
-        if isinstance(f, (*UPTO, *EXACTLY)):
-            self.to_ms = last if self.to_ms is None else min(last, self.to_ms)
+            self.ms = _narrowed(self.ms, f, *_ms(value))
 
     def days(self) -> tuple[date, date]:
         """The first and the last day that are wanted, clipped as bronze's days are."""
-        ends = times(pa.array([self.from_ms, self.to_ms], pa.int64())).cast(pa.date32()).to_pylist()
-        return (date.min if self.from_ms is None else ends[0]), (date.max if self.to_ms is None else ends[1])
+        first, last = times(pa.array(self.ms, LONG)).cast(DATE).to_pylist()
+        return first, last
 
     def of(self, source: Source, bounds: Mapping[int, tuple[int, int]]) -> Ranges:
         """The ranges that are left. A group's place and the order of times are only known of the topic itself. Only of
@@ -111,11 +95,19 @@ class Wanted:
             if self.groups is not None:
                 theirs = {partition_for(g, len(bounds)) for g in self.groups}
                 kept = {p: r for p, r in kept.items() if p in theirs}
-            if self.from_ms is not None and kept:
-                starts = source.from_time(list(kept), self.from_ms)
+            if self.ms[0] != EVERY[0] and kept:
+                starts = source.from_time(list(kept), self.ms[0])
                 kept = {p: (max(a, starts.get(p, a)), b) for p, (a, b) in kept.items()}
-        kept = {p: (max(a, self.low), min(b, self.high)) for p, (a, b) in kept.items()}
+        first, last = self.offsets
+        kept = {p: (max(a, first), min(b, last + 1)) for p, (a, b) in kept.items()}
         return {p: (a, b) for p, (a, b) in kept.items() if a < b}
+
+
+def _narrowed(span: tuple[int, int], f: Filter, first: int, last: int) -> tuple[int, int]:
+    """Returns the part of a span that a filter asks for, or one more at either end. `first`, `last`: the numbers that
+    the filter's value stands for, more than one for a day."""
+    low, high = span
+    return (max(low, first) if isinstance(f, FROM) else low), (min(high, last) if isinstance(f, UPTO) else high)
 
 
 def _ms(value: Any) -> tuple[int, int]:
@@ -130,7 +122,7 @@ def _ms(value: Any) -> tuple[int, int]:
     return first, first + DAY_MS - 1
 
 
-class RecordsReader(DataSourceReader):
+class RecordsReader(SplitReader, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options, self.schema = dict(options), schema
         self.wanted = Wanted()
@@ -144,10 +136,7 @@ class RecordsReader(DataSourceReader):
         source = _source(self.options, READ)
         if isinstance(source, CopySource):
             source = replace(source, days=self.wanted.days(), groups=frozenset(self.wanted.groups or ()))
-        return [SplitPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(s) for s in source.splits(self.wanted.of(source, source.bounds()))]
 
 
 def _source(options: Mapping[str, str], known: tuple[str, ...]) -> Source:
@@ -156,7 +145,7 @@ def _source(options: Mapping[str, str], known: tuple[str, ...]) -> Source:
     return open_source(options["uri"], options, known)
 
 
-class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RecordsStream(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are {"topic": its id, "next": {partition: offset}}."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -171,7 +160,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({p: max(low, starts.get(p, low)) for p, (low, _) in bounds.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = number(self.options, "max_records", 0)
+        most = int(self.options.get("max_records", 0))
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -192,10 +181,7 @@ class RecordsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ends = _next(end)
         ranges = {p: (a, min(b, ends[p])) for p, (a, b) in self._unread(_next(start), ends).items() if p in ends}
-        return [SplitPartition(s) for s in self.source.splits({p: (a, b) for p, (a, b) in ranges.items() if a < b})]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        return rows_of(partition, self.schema)
+        return [InputPartition(s) for s in self.source.splits({p: (a, b) for p, (a, b) in ranges.items() if a < b})]
 
     def _offset(self, following: dict[int, int], topic: str | None = None) -> dict[str, Any]:
         known = self.source.identity() if topic is None else topic
@@ -238,9 +224,3 @@ class GroupStateRecords(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return RecordsStream(self.options, schema)
-
-
-def records(spark: SparkSession, uri: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows of bronze from any source."""
-    spark.dataSource.register(GroupStateRecords)
-    return spark.read.format(GroupStateRecords.name()).options(uri=uri, **(options or {})).load()

@@ -7,14 +7,14 @@ folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py),
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,33 +25,12 @@ from sidecar.audit.lake.files import folders_of
 from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch
-from sidecar.audit.source.dump import ENDINGS, TIME_TYPES, DumpRecord, files_below, read_dump, records_of
+from sidecar.audit.source.dump import ENDINGS, files_below, read_dump, records_of
 from sidecar.audit.source.kafka import AT_ONCE, KafkaSource
-from sidecar.audit.source.options import RUN, Ranges, check_options
+from sidecar.audit.source.options import RUN, Ranges, Split, check_options
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
-
-
-class Split(Protocol):
-    """A part of a source that one task reads. Can be pickled."""
-
-    def batches(self) -> Iterator[Any]: ...
-
-
-class Source(Protocol):
-    @property
-    def shown(self) -> str: ...
-
-    def identity(self) -> str:
-        """Returns an id that stays the same as long as offsets mean the same records; empty if the source has none."""
-        ...
-
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """Returns state partition -> its first offset, and the one behind its last."""
-        ...
-
-    def splits(self, ranges: Ranges) -> list[Any]: ...
 
 
 def open_source(uri: str, options: Mapping[str, str] | None = None, known: tuple[str, ...] = RUN) -> Source:
@@ -103,51 +82,28 @@ def _readable(path: str) -> Iterator[None]:
         raise AuditError(f"{path} cannot be read: {exc}") from exc
 
 
-@dataclass(frozen=True)
-class CopyFile:
-    """A Parquet file. `where`: what its folders say of all its rows, as an expression of Arrow."""
+def _fragment(path: str, folders: str) -> Any:
+    """Returns a file, not yet opened. `folders`: names of its folders, as day=2026-11-23/state_partition=3."""
+    import pyarrow.dataset as ds
 
-    path: str
-    where: Any
-
-    @classmethod
-    def at(cls, path: str, folders: str) -> CopyFile:
-        """`folders`: names of its folders, as day=2026-11-23/state_partition=3. Raises AuditError."""
-        with _readable(path):
-            return cls(path, _folders().parse(f"/{folders}/file"))
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Values of the columns that are in the names of folders."""
-        import pyarrow.dataset as ds
-
-        return dict(ds.get_partition_keys(self.where))
-
-    def fragment(self, row_groups: Sequence[int] | None = None) -> Any:
-        """Returns the file, or these row groups of it, to be read with bronze's types. Raises AuditError."""
-        import pyarrow.dataset as ds
-
-        store, name = file_system(self.path)
-        with _readable(self.path):
-            fragment = ds.ParquetFileFormat().make_fragment(name, store, self.where, row_groups=row_groups)
-            missing = [n for n in BRONZE.names if n not in {*fragment.physical_schema.names, *self.values}]
-        if missing:
-            raise AuditError(f"{self.path} has no column {missing[0]}: it is no copy of the state topic")
-        return fragment
+    store, name = file_system(path)
+    with _readable(path):
+        return ds.ParquetFileFormat().make_fragment(name, store, _folders().parse(f"/{folders}/file"))
 
 
-@dataclass(frozen=True)
-class CopySplit:
-    file: CopyFile
-    row_groups: tuple[int, ...]
-    ranges: Ranges
+def _in_folders(fragment: Any) -> dict[str, Any]:
+    """Returns the values of columns that are in the names of the file's folders."""
+    import pyarrow.dataset as ds
 
-    def batches(self) -> Iterator[Any]:
-        fragment = self.file.fragment(self.row_groups)
-        with _readable(self.file.path):
-            for batch in fragment.to_batches(BRONZE.arrow, filter=_within(self.ranges), **AT_A_TIME):
-                if len(batch):
-                    yield batch
+    return dict(ds.get_partition_keys(fragment.partition_expression))
+
+
+def _rows(fragment: Any, ranges: Ranges) -> Iterator[Any]:
+    """Yields the rows of the fragment's row groups in these ranges, with bronze's types."""
+    with _readable(fragment.path):
+        for batch in fragment.to_batches(BRONZE.arrow, filter=_within(ranges), **AT_A_TIME):
+            if len(batch):
+                yield batch
 
 
 def _within(ranges: Ranges) -> Any:
@@ -173,44 +129,49 @@ class CopySource:
     def identity(self) -> str:
         return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
-    def files(self) -> list[CopyFile]:
-        """Returns the files that can have a record of these days and groups."""
+    def files(self) -> list[Any]:
+        """Returns the files that can have a record of these days and groups, as fragments. Raises AuditError for one
+        that is no copy."""
         theirs, (first, last) = self._partitions(), self.days
         files = []
-        for file in self._all():
-            day, partition = (file.values.get(n) for n in ("day", "state_partition"))
-            if (day is None or first <= day <= last) and (partition is None or not theirs or str(partition) in theirs):
-                files.append(file)
+        for fragment in self._all():
+            known = _in_folders(fragment)
+            day, partition = known.get("day"), known.get("state_partition")
+            if (day is None or first <= day <= last) and (partition is None or not theirs or partition in theirs):
+                with _readable(fragment.path):
+                    columns = {*fragment.physical_schema.names, *known}
+                if missing := [n for n in BRONZE.names if n not in columns]:
+                    raise AuditError(f"{fragment.path} has no column {missing[0]}: it is no copy of the state topic")
+                files.append(fragment)
         return files
 
-    def _partitions(self) -> set[str]:
+    def _partitions(self) -> set[int]:
         """Returns the state partitions of the groups, by gold's `coverage`; empty if it does not know all of them."""
         if not self.groups or not is_lake(self.folder):
             return set()
         where = pc.field("group_id").isin(sorted(self.groups))
         rows = Lake.at(self.folder).read_arrow(GOLD["coverage"], ["state_partition", "group_id"], where).to_pylist()
         known = self.groups == {row["group_id"] for row in rows}
-        return {str(row["state_partition"]) for row in rows} if known else set()
+        return {row["state_partition"] for row in rows} if known else set()
 
-    def _all(self) -> list[CopyFile]:
+    def _all(self) -> list[Any]:
         if self.scheme == "parquet":
             folder = Path(self.folder)
             paths = files_below(folder, (".parquet",), hidden=("_", "."))
-            return [CopyFile.at(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
+            return [_fragment(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
         if is_lake(self.folder):
             files = Lake.at(self.folder).files(BRONZE)
         elif (self.folder / "_delta_log").is_dir():
             files = delta_files(self.folder)
         else:
             raise AuditError(f"{self.shown} is neither a lake nor a Delta table. Parquet files are parquet://FOLDER")
-        return [CopyFile.at(f.path, "/".join(folders_of(f.partition))) for f in files]
+        return [_fragment(f.path, "/".join(folders_of(f.partition))) for f in files]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         ranges: dict[int, tuple[int, int]] = {}
-        for file in self.files():
-            known = {name: (value, value) for name, value in file.values.items()}
-            fragment = file.fragment()
-            with _readable(file.path):
+        for fragment in self.files():
+            known = {name: (value, value) for name, value in _in_folders(fragment).items()}
+            with _readable(fragment.path):
                 for g in range(fragment.metadata.num_row_groups):
                     p, offset = (known.get(name) or _extent(fragment.metadata, g, name) for name in PLACE)
                     if p and offset and p[0] == p[1]:
@@ -222,19 +183,16 @@ class CopySource:
                         _widen(ranges, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
         return ranges
 
-    def splits(self, ranges: Ranges) -> list[CopySplit]:
-        splits = []
-        for file in self.files():
+    def splits(self, ranges: Ranges) -> list[Split]:
+        splits: list[Split] = []
+        for fragment in self.files():
             # An expression of all ranges takes longer than a small file, and a folder has one partition.
-            p = file.values.get("state_partition")
+            p = _in_folders(fragment).get("state_partition")
             theirs = ranges if p is None else {p: ranges[p]} if p in ranges else {}
-            if not theirs:
-                continue
-            fragment = file.fragment()
-            with _readable(file.path):
-                groups = fragment.subset(_within(theirs), schema=BRONZE.arrow).row_groups
-            if groups:
-                splits.append(CopySplit(file, tuple(g.id for g in groups), theirs))
+            with _readable(fragment.path):
+                some = fragment.subset(_within(theirs), schema=BRONZE.arrow) if theirs else None
+                if some is not None and some.row_groups:
+                    splits.append(partial(_rows, some, theirs))
         return splits
 
 
@@ -250,29 +208,13 @@ def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: i
 
 
 # ---- plain dumps ----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class DumpSplit:
-    path: Path
-    ranges: Ranges
-
-    def batches(self) -> Iterator[Any]:
-        records = records_of(self.path)
-        while chunk := list(islice(records, AT_ONCE)):
-            by_partition: dict[int, list[DumpRecord]] = {}
-            for r in chunk:
-                start, end = self.ranges.get(r.partition, (0, 0))
-                if start <= r.offset < end:
-                    by_partition.setdefault(r.partition, []).append(r)
-            for p, rs in sorted(by_partition.items()):
-                yield bronze_batch(
-                    p,
-                    [r.offset for r in rs],
-                    [r.time_ms for r in rs],
-                    [TIME_TYPES.index(r.time_type) for r in rs],
-                    [r.key for r in rs],
-                    [r.value for r in rs],
-                    [r.headers for r in rs],
-                )
+def _rows_of_dump(path: Path, ranges: Ranges) -> Iterator[Any]:
+    records = records_of(path)
+    while chunk := list(islice(records, AT_ONCE)):
+        limits = (ranges.get(r.partition, (0, 0)) for r in chunk)
+        wanted = [r for r, (start, end) in zip(chunk, limits, strict=True) if start <= r.offset < end]
+        if wanted:
+            yield bronze_batch(wanted)
 
 
 @dataclass(frozen=True)
@@ -292,5 +234,10 @@ class DumpSource:
             _widen(ranges, r.partition, r.offset, r.offset + 1)
         return ranges
 
-    def splits(self, ranges: Ranges) -> list[DumpSplit]:
-        return [DumpSplit(p, ranges) for p in files_below(self.path, ENDINGS)] if ranges else []
+    def splits(self, ranges: Ranges) -> list[Split]:
+        return [partial(_rows_of_dump, p, ranges) for p in files_below(self.path, ENDINGS)] if ranges else []
+
+
+Source = KafkaSource | CopySource | DumpSource
+"""`identity` stays the same as long as offsets mean the same records, and is empty if the source has none; `bounds` has
+each state partition's first offset, and the one behind its last."""

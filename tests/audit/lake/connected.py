@@ -17,7 +17,8 @@ from sidecar.audit.dataframes import silver
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit
 from sidecar.audit.run.session import session
-from sidecar.audit.source.records import GroupStateRecords, records
+from sidecar.audit.source.records import GroupStateRecords
+from tests.audit.lake.making import records
 from tests.audit.lake.test_dataframes import gold_frames
 
 

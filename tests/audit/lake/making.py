@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,9 @@ from sidecar.core.streams import records as streams
 from sidecar.core.streams.tasks import AssignedTasks, Tasks
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.state.codec import Encoded, Stamp, StateCodec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 T0 = 1_760_000_000_000
 NAMES = {uuid.UUID(int=(i * 0x9E3779B97F4A7C15F39CC0605CEDC835) % (1 << 128)).bytes: f"topic-{i}" for i in range(30)}
@@ -148,13 +151,10 @@ def bronze(entries: Sequence[Any], partition: int = 3, first: int = 0, ms: int =
     """Rows of bronze; an entry is an `Encoded`, or (key, value)."""
     rows = [e if isinstance(e, Encoded) else Encoded(*e) for e in entries]
     return bronze_batch(
-        partition,
-        list(range(first, first + len(rows))),
-        [ms + i for i in range(len(rows))],
-        [1] * len(rows),
-        [e.key for e in rows],
-        [e.value for e in rows],
-        [e.headers for e in rows],
+        [
+            DumpRecord(partition, first + i, ms + i, "create", e.key, e.value, list(e.headers))
+            for i, e in enumerate(rows)
+        ]
     )
 
 
@@ -169,3 +169,11 @@ def dump(batches: Iterable[Any], path: Path) -> int:
                 f.write(msgspec.json.encode(DumpRecord(p, offset, ms, kind, key, value, pairs)) + b"\n")
                 written += 1
     return written
+
+
+def records(spark: SparkSession, uri: str, options: Mapping[str, str] | None = None) -> DataFrame:
+    """The rows of bronze from any source."""
+    from sidecar.audit.source.records import GroupStateRecords
+
+    spark.dataSource.register(GroupStateRecords)
+    return spark.read.format(GroupStateRecords.name()).options(uri=uri, **(options or {})).load()

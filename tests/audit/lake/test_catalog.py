@@ -100,13 +100,13 @@ def test_filters_leave_out_what_cannot_match(lake: Lake, catalog: SparkSession) 
         wanted = lake.read(catalog, BRONZE).where(condition)
         assert same_rows(rows.where(condition).toArrow(), wanted.toArrow()), condition
     (split,) = reading(lake, [next(iter(COMPARED))(("offset",), 20)])
-    assert [len(batch) for batch in split.batches() if len(batch)] == [1], "Spark is given one row"
+    assert [len(batch) for batch in split() if len(batch)] == [1], "Spark is given one row"
 
 
 def reading(lake: Lake, filters: list[Any]) -> list[Any]:
     reader: Any = GroupStateLake({"lake": str(lake.base), "table": "bronze.records"}).reader(None)  # type: ignore[arg-type]
     assert reader.pushFilters(filters) == filters, "Spark still applies them"
-    return [p.split for p in reader.partitions()]
+    return [p.value for p in reader.partitions()]
 
 
 def test_an_option_that_is_missing_or_wrong_is_named() -> None:

@@ -16,12 +16,11 @@ import pytest
 from sidecar.audit.dataframes import CLAIMED, SILVER, gold, silver, table
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.pipeline import audit
-from sidecar.audit.source.records import records
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
 from sidecar.state.codec import OWNER_CLAIM
 from sidecar.state.keys import encode_key
-from tests.audit.lake.making import bronze, dump, log
+from tests.audit.lake.making import bronze, dump, log, records
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.test_versions import in_turns
 from tests.audit.lake.without_spark import SPARK, run_here

@@ -13,15 +13,14 @@ from sidecar.audit.lake import files
 from sidecar.audit.lake.files import TableWriter, dataset
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.source.dump import DumpRecord
 from sidecar.audit.tables.layers import BRONZE
 
 DAYS, RECORDS, DAY_MS, VALUE = 20, 10, 86_400_000, b"x" * 1000
 
 
 def records(day: int) -> Any:
-    value: list[Any] = [VALUE] * RECORDS
-    none: list[Any] = [None] * RECORDS
-    return bronze_batch(0, list(range(RECORDS)), [day * DAY_MS] * RECORDS, [1] * RECORDS, none, value, none)
+    return bronze_batch([DumpRecord(0, i, day * DAY_MS, "create", None, VALUE) for i in range(RECORDS)])
 
 
 def test_rows_that_wait_in_many_folders_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

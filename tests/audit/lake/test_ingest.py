@@ -21,14 +21,14 @@ from sidecar.audit.run.continuous import Metrics
 from sidecar.audit.run.pipeline import audit, make_gold
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.lag import lags
-from sidecar.audit.source.records import RecordsReader, SplitPartition, records
+from sidecar.audit.source.records import RecordsReader
 from sidecar.audit.source.uri import open_source
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 from sidecar.core.vocabulary.placement import partition_for
 from sidecar.state.codec import Encoded
 from sidecar.state.keys import decode_key
 from tests.audit.lake.conftest import rows
-from tests.audit.lake.making import T0, bronze, dump, log
+from tests.audit.lake.making import T0, bronze, dump, log, records
 from tests.audit.lake.test_pipeline import gold_of, played
 from tests.audit.lake.topics import LAG_MS, Topics
 
@@ -103,7 +103,7 @@ def test_all_sources_give_the_same(copy: str, reference: Lake, spark: SparkSessi
     else:
         uri = f"file://{tmp_path}/copy.jsonl.gz"
         found = open_source(f"delta://{reference.base}")
-        dump((b for s in found.splits(found.bounds()) for b in s.batches()), tmp_path / "copy.jsonl.gz")
+        dump((b for s in found.splits(found.bounds()) for b in s()), tmp_path / "copy.jsonl.gz")
     lake = Lake.at(tmp_path / "lake")
     assert ingest(spark, uri, lake).records == 1250
     assert contents(lake) == contents(reference)
@@ -331,4 +331,5 @@ def test_a_day_and_a_group_of_a_lake_are_read_without_the_rest(spark: SparkSessi
     reader = RecordsReader({"uri": uri}, StructType())
     reader.pushFilters([GreaterThanOrEqual(("log_time",), datetime.fromtimestamp((T0 + day) / 1000, UTC))])
     (one,) = reader.partitions()
-    assert isinstance(one, SplitPartition) and one.split.file.path == files[days[1], "0"]
+    (fragment, _) = one.value.args
+    assert fragment.path == files[days[1], "0"]
