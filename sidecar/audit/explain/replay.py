@@ -105,6 +105,14 @@ class Replayed:
             ) from None
         return shard
 
+    def group(self, shard: Shard) -> Any:
+        """Returns the group in the shard. Raises ExplainError if there is none."""
+        group = shard.groups.get(self.group_id)
+        if group is None:
+            what = f"The sidecars have no group {self.group_id}: it is the broker's own, or there is none."
+            raise ExplainError(what, "sidecar groups list shows all groups and where they are.")
+        return group
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:

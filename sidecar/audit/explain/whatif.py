@@ -43,7 +43,7 @@ def what_if(
     the most common subscription. Raises ExplainError, also for an assignor that is not installed here and for an
     unknown member."""
     shard = replayed.shard(image)
-    group = _group(replayed, shard)
+    group = replayed.group(shard)
     outcome, assignors = WhatIf(replayed.group_id, tuple(leaves), joins), assignors_of(group.kind)
     run = DRY_RUNS.get(type(group))
     if run is None:
@@ -66,14 +66,6 @@ def what_if(
     )
     kept = sum(len(after.get(place, set()) & holders) for place, holders in held.items())
     return replace(outcome, moves=moves, kept=kept)
-
-
-def _group(replayed: Replayed, shard: Shard) -> Any:
-    group = shard.groups.get(replayed.group_id)
-    if group is None:
-        what = f"There is no group {replayed.group_id} in the state topic."
-        raise ExplainError(what, "sidecar groups list shows all.")
-    return group
 
 
 def _moved(holders: set[str], heirs: set[str]) -> Iterable[tuple[str, str]]:
@@ -113,7 +105,7 @@ def _target(
     """Returns the target assignment after the change. None if the group would become a classic one, whose leader
     assigns. Raises ExplainError."""
     shard = replayed.shard(image, assignors, run.config)
-    group = _group(replayed, shard)
+    group = replayed.group(shard)
     now = Now(MONO_MS, group.assignment_timestamp_ms)  # within the interval: all changes come into one assignment
     joining = run.joins(group, joins)
     if joining is None:

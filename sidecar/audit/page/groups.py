@@ -33,7 +33,8 @@ def _name(r: Row) -> str:
 
 class Group:
     """A group on the page. `rows`: by table; `owners`: member id -> number, in the order of their joins; `clients`:
-    member id -> its last row; `places`: partition or task -> number; `alive`: spans of time with members.
+    member id -> its last row; `lanes`: bars by table and place; `places`: partition or task -> number; `alive`: spans
+    of time with members.
 
     The topic's name identifies a partition, with the topic's id only if one name had several ids."""
 
@@ -63,10 +64,8 @@ class Group:
         lanes: dict[Place, list[Bar]] = {}
         for r in intervals:
             place = self._key(r)
-            while r.kind == "share" or (r.kind == "streams" and r.topic != r.topic_key):
-                last = lanes[place][-1] if place in lanes else None
-                if last is None or (last.end is not None and last.end <= r.from_ms):
-                    break
+            shared = r.kind == "share" or (r.kind == "streams" and r.topic != r.topic_key)
+            while shared and place in lanes and lanes[place][-1].lasts(r.from_ms):
                 place = (*place[:3], place[3] + 1)
             lanes.setdefault(place, []).append(bar(r))
         return lanes

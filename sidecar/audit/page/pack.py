@@ -88,6 +88,9 @@ class Bar:
     row: Row
     many: int = 1
 
+    def lasts(self, ms: int) -> bool:
+        return self.end is None or self.end > ms
+
     def shorter(self, grain: int, until: int) -> bool:
         return (until if self.end is None else self.end) - self.begin < grain
 

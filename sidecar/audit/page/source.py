@@ -57,10 +57,8 @@ def _shaped(tables: Mapping[str, Any]) -> dict[str, Any]:
     it, as of tasks that are twice in one process."""
     shares, unheld = (_like_gold(tables[n], "share", "topic_id") for n in ("share_holdings", "share_coverage"))
     tasks = _like_gold(tables["streams_tasks"], "streams", "subtopology")
-    active, roles = (
-        pc.equal(tasks["role"], "active"),
-        pc.binary_join_element_wise(tasks["topic_key"], tasks["role"], " "),
-    )
+    active = pc.equal(tasks["role"], "active")
+    roles = pc.binary_join_element_wise(tasks["topic_key"], tasks["role"], " ")
     named = _with(tasks, topic=pc.if_else(active, tasks["topic_key"], roles))
     alone = (t.select([*OWNED, "to_ms"]) for t in (tables["intervals"], tasks.filter(active)))
     overlaps, held = tables["second_owners"], pa.concat_tables(alone, promote_options="default")
