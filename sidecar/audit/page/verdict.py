@@ -35,7 +35,7 @@ class Coverage:
 
     @property
     def judged(self) -> list[Covered]:
-        """What the verdict depends on."""
+        """Returns the coverage on which the verdict depends: of state partitions, else of groups."""
         return list(self.partitions.values() or self.groups.values())
 
     def of(self, key: tuple[int, str]) -> Covered | None:
