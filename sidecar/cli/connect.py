@@ -76,9 +76,9 @@ class Client:
 
     def reader(self, bootstrap: str, topic: str) -> Reader:
         """Returns a reader of the state topic."""
-        from sidecar.audit.history.topic import Reader, TopicAddress
+        from sidecar.audit.history.topic import Reader
 
-        return Reader(TopicAddress(bootstrap, topic, self.librdkafka()))
+        return Reader(bootstrap, topic, self.librdkafka())
 
     def cluster(self, bootstrap: str, client_id: str) -> Cluster:
         """Returns the sidecars' own wire client. Raises Failed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -200,12 +201,12 @@ def _what_if(
     replayed: Replayed, client: Client, bootstrap: str, leaves: tuple[str, ...], joins: int, output: Document
 ) -> Code:
     from sidecar.audit.explain.model import ExplainError
-    from sidecar.audit.explain.whatif import Change, kind_of, what_if
+    from sidecar.audit.explain.whatif import what_if
     from sidecar.audit.explain.words import if_words
 
     image = client.ask(bootstrap, "sidecar-explain", topics)
     try:
-        outcome = what_if(replayed, image, _assignors(replayed, kind_of(replayed, image)), Change(leaves, joins))
+        outcome = what_if(replayed, image, partial(_assignors, replayed), leaves, joins)
     except ExplainError as exc:
         raise Failed(Code.FINDINGS, str(exc), exc.then) from None
     print_document(asdict(outcome), output, if_words(outcome))

@@ -82,7 +82,7 @@ def _to_remove(replayed: Replayed, faults: Sequence[Fault], whole: bool) -> list
     rows = [(f.key, f.offset, f.why) for f in faults]
     if whole and (rows or _contradict(replayed)):
         keys = [StateKey(str(r.kind), r.group_id, r.sub_id) for r in replayed.records]
-        return rows + [(key, replayed.last_writes[key.kind, key.sub_id].offset, "") for key in keys]
+        return rows + [(key, replayed.offset(key.kind, key.sub_id), "") for key in keys]
     if problem := _contradict(replayed):
         what = f"Without what cannot be read: {problem}" if rows else problem
         raise Failed(Code.FINDINGS, what, "Say it with --whole: all records of the group go, and members join anew.")

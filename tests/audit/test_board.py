@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sidecar.audit.history.board import Board
-from sidecar.audit.history.topic import Raw, Reader, RecordsRead, TopicAddress
+from sidecar.audit.history.topic import Raw, Reader, RecordsRead
 from sidecar.cli.top import Sort, Tail
 from sidecar.core.runtime.records import Record, Tombstone, single
 from sidecar.state.codec import Stamp, StateCodec
@@ -175,7 +175,7 @@ def test_a_topic_that_is_made_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch)
     log = Log()
     monkeypatch.setattr("sidecar.audit.history.topic.Consumer", lambda config: log)
     monkeypatch.setattr(Reader, "partitions", lambda reader: 1)
-    tail = Tail(Reader(TopicAddress("h:1", "__group_state", {})))
+    tail = Tail(Reader("h:1", "__group_state", {}))
 
     def members(*joins: str) -> list[int]:
         """Returns how many members each group has, once the topic has the records of this story."""

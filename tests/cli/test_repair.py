@@ -23,9 +23,11 @@ class Found:
 
     def __init__(self, records: int, contradicts: str = "") -> None:
         self.records = [SimpleNamespace(kind="current", group_id="g", sub_id=f"m{i}") for i in range(records)]
-        self.last_writes = {("current", f"m{i}"): SimpleNamespace(offset=i) for i in range(records)}
         self.coordinator = None
         self._contradicts = contradicts
+
+    def offset(self, kind: str, sub_id: str) -> int:
+        return int(sub_id.removeprefix("m"))
 
     def shard(self, image: object) -> None:
         if self._contradicts:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.audit.history import topic
-from sidecar.audit.history.topic import Reader, TopicAddress
+from sidecar.audit.history.topic import Reader
 from sidecar.audit.source import kafka
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.cli import state
@@ -78,7 +78,7 @@ def _audit(tmp_path: Path) -> int:
 
 
 def _history(tmp_path: Path) -> int:
-    with Reader(TopicAddress("b:1", TOPIC, {})) as reader:
+    with Reader("b:1", TOPIC, {}) as reader:
         return len(reader.read(0).records)
 
 

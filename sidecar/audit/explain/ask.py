@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sidecar.audit.explain.model import ExplainError, Explanation, Seen
+from sidecar.audit.explain.model import Explanation, Seen
 from sidecar.audit.explain.replay import Replayed
 from sidecar.core.runtime.inspect import Inspect, Live, MemberView, Progress, owned_places
 from sidecar.core.runtime.records import Role
@@ -19,12 +19,7 @@ def explain(replayed: Replayed, image: TopicImage | None = None, live: Live | No
     """Explains a group. `image`: the topics as they are now, None if unknown; `live`: the owner's soft state. Raises
     ExplainError."""
     shard = replayed.shard(image or TopicImage())
-    group = shard.groups.get(replayed.group_id)
-    if group is None:
-        raise ExplainError(
-            f"The sidecars have no group {replayed.group_id}: it is the broker's own, or there is none.",
-            "sidecar groups list shows all groups and where they are.",
-        )
+    group = replayed.group(shard)
     inspect, state = shard.registry.kinds[group.kind].inspect, group.state_name()
     names = replayed.names | dict(image.names if image is not None else {})
     reasons, facts = inspect.explain(replayed, group, image, live), inspect.facts(group)

@@ -18,90 +18,66 @@ from sidecar.core.share.group import ShareGroup
 from sidecar.core.streams.events import StreamsHeartbeat
 from sidecar.core.streams.group import StreamsGroup
 
-Events = Sequence[Event]
+REBALANCE_TIMEOUT_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """Events of a dry run, for one kind of group. `wants`: a member's subscription; new members get the most common."""
 
+    heartbeat: Callable[..., Event]
     wants: Callable[[Any], Hashable]
-    join: Callable[[Any, str, Any], Event]
-    """(group, id of the new member, its subscription)."""
-    leave: Callable[[Any, tuple[str, ...]], Events]
-    """(group, ids of members)."""
-    beat: Callable[[Any], Events]
-    """A heartbeat of one member: with it the coordinator notices changed topics."""
+    join: Callable[[Any, str, Any], Mapping[str, Any]]
+    """(group, id of a new member, its subscription) -> fields of its first heartbeat."""
+    static: bool = True
+    """Whether its members may have instance ids."""
     config: Callable[[Any], Mapping[str, Any]] = lambda group: {}
     """Settings with which the group's last target was made, as far as its records have them."""
 
-    def joins(self, group: Any, count: int) -> Events | None:
+    def joins(self, group: Any, count: int) -> Sequence[Event] | None:
         """Returns joins of `count` new members; None if the group has no member whose subscription they can take."""
-        if not count:
-            return ()
-        common = Counter(self.wants(m) for m in group.members.values()).most_common(1)
-        return [self.join(group, f"new-{i}", common[0][0]) for i in range(1, count + 1)] if common else None
+        common = Counter(map(self.wants, group.members.values())).most_common(1)
+        if count and not common:
+            return None
+        new = (f"new-{i}" for i in range(1, count + 1))
+        fields = {m: {"client_id": m, "client_host": "/", **self.join(group, m, common[0][0])} for m in new}
+        return [self.heartbeat(group.group_id, m, 0, **first) for m, first in fields.items()]
 
+    def leaves(self, group: Any, members: Sequence[str]) -> Sequence[Event]:
+        if not isinstance(group, ConsumerGroup):
+            return [self.heartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
+        leaving = tuple(Leaving(m, None, "what if") for m in members)
+        return [LeaveGroup(group.group_id, leaving)] if members else ()  # removes members of either protocol
 
-def _leaves(heartbeat: Callable[..., Event]) -> Callable[[Any, tuple[str, ...]], Events]:
-    return lambda group, members: [heartbeat(group.group_id, m, LEAVE_EPOCH) for m in members]
-
-
-def _beats(heartbeat: Callable[..., Event], *more: str) -> Callable[[Any], Events]:
-    """Returns a function that makes a heartbeat of one joined member of the group's own protocol. `more`: further
-    attributes of the member that the heartbeat has."""
-
-    def beat(group: Any) -> Events:
+    def beat(self, group: Any) -> Sequence[Event]:
+        """Returns a heartbeat of one joined member of the group's own protocol: with it the coordinator notices changed
+        topics."""
         joined = (m for m in group.members.values() if m.member_epoch > 0 and getattr(m, "classic", None) is None)
-        attributes = ("client_id", "client_host", *more)
+        names = ("client_id", "client_host", *(("instance_id",) if self.static else ()))
         return [
-            heartbeat(group.group_id, m.member_id, m.member_epoch, **{name: getattr(m, name) for name in attributes})
+            self.heartbeat(group.group_id, m.member_id, m.member_epoch, **{n: getattr(m, n) for n in names})
             for m in islice(joined, 1)
         ]
 
-    return beat
 
-
-def _joins_consumer(group: ConsumerGroup, member_id: str, subscription: Any) -> Event:
+def _consumer(group: ConsumerGroup, member_id: str, subscription: Any) -> Mapping[str, Any]:
     names, regex = subscription
-    return ConsumerHeartbeat(
-        group.group_id,
-        member_id,
-        0,
-        rebalance_timeout_ms=300_000,
-        topic_names=names,
-        topic_regex=regex,
-        owned={},
-        client_id=member_id,
-        client_host="/",
-    )
+    return {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "topic_names": names, "topic_regex": regex, "owned": {}}
 
 
-def _leaves_consumer(group: ConsumerGroup, members: tuple[str, ...]) -> Events:
-    """Returns a LeaveGroup, which removes members of either protocol."""
-    return [LeaveGroup(group.group_id, tuple(Leaving(m, None, "what if") for m in members))] if members else ()
+def _share(group: ShareGroup, member_id: str, topic_names: Any) -> Mapping[str, Any]:
+    return {"topic_names": topic_names}
 
 
-def _joins_share(group: ShareGroup, member_id: str, topic_names: Any) -> Event:
-    return ShareHeartbeat(group.group_id, member_id, 0, topic_names=topic_names, client_id=member_id, client_host="/")
-
-
-def _joins_streams(group: StreamsGroup, member_id: str, client_tags: Any) -> Event:
-    """Returns a join of a member in a process of its own."""
-    return StreamsHeartbeat(
-        group.group_id,
-        member_id,
-        0,
-        rebalance_timeout_ms=300_000,
-        topology=group.topology,
-        active_tasks=(),
-        standby_tasks=(),
-        warmup_tasks=(),
-        process_id=member_id,
-        client_tags=client_tags,
-        client_id=member_id,
-        client_host="/",
-    )
+def _streams(group: StreamsGroup, member_id: str, client_tags: Any) -> Mapping[str, Any]:
+    """Returns the fields of a member in a process of its own."""
+    return {
+        "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+        "topology": group.topology,
+        **dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), ()),
+        "process_id": member_id,
+        "client_tags": client_tags,
+    }
 
 
 def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
@@ -117,19 +93,8 @@ def _config_of_streams(group: StreamsGroup) -> Mapping[str, Any]:
 
 
 DRY_RUNS: Mapping[type, DryRun] = {
-    ConsumerGroup: DryRun(
-        lambda m: (m.topic_names, m.topic_regex),
-        _joins_consumer,
-        _leaves_consumer,
-        _beats(ConsumerHeartbeat, "instance_id"),
-    ),
-    ShareGroup: DryRun(lambda m: m.topic_names, _joins_share, _leaves(ShareHeartbeat), _beats(ShareHeartbeat)),
-    StreamsGroup: DryRun(
-        lambda m: tuple(m.client_tags.items()),
-        _joins_streams,
-        _leaves(StreamsHeartbeat),
-        _beats(StreamsHeartbeat, "instance_id"),
-        _config_of_streams,
-    ),
+    ConsumerGroup: DryRun(ConsumerHeartbeat, lambda m: (m.topic_names, m.topic_regex), _consumer),
+    ShareGroup: DryRun(ShareHeartbeat, lambda m: m.topic_names, _share, static=False),
+    StreamsGroup: DryRun(StreamsHeartbeat, lambda m: tuple(m.client_tags.items()), _streams, config=_config_of_streams),
 }
 """Dry runs of the kinds whose assignor runs at the coordinator: classic groups have none."""

@@ -107,7 +107,7 @@ class WhatIf:
     group: str
     leaves: tuple[str, ...]
     joins: int
-    assignor: str
+    assignor: str = ""
     moves: tuple[Move, ...] = ()
     kept: int = 0
     note: str = ""

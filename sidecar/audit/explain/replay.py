@@ -30,24 +30,15 @@ MONO_MS = 1_000_000
 REPAIR = "If a newer version has written it, start that version. Else see what `sidecar state repair {}` would remove."
 
 
-@dataclass(frozen=True, slots=True)
-class LastWrite:
-    """The last write of a key: its time, offset and reason."""
-
-    ms: int
-    offset: int
-    why: str
-
-
 @dataclass
 class Replayed:
-    """A group as its records have it. `records`: the last value of each key; `last_writes`: (kind, sub id) -> last
-    write of that key; `former`: members that are gone, the latest last; `unreadable`: how many records cannot be
-    read."""
+    """A group as its records have it. `records`: the last value of each key; `last_writes`: (kind, sub id) -> row of
+    the last write of that key; `former`: members that are gone, the latest last; `unreadable`: how many records cannot
+    be read."""
 
     group_id: str
     records: list[Record] = field(default_factory=list)
-    last_writes: dict[tuple[str, str], LastWrite] = field(default_factory=dict)
+    last_writes: dict[tuple[str, str], Row] = field(default_factory=dict)
     former: dict[str, Removed] = field(default_factory=dict)
     unreadable: int = 0
     clients: dict[str, str] = field(default_factory=dict)
@@ -58,12 +49,10 @@ class Replayed:
     """Topic id -> name, from the records."""
 
     def since(self, kind: str, sub_id: str = "") -> int:
-        write = self.last_writes.get((str(kind), sub_id))
-        return 0 if write is None else write.ms
+        return int(self.last_writes.get((str(kind), sub_id), {"time_ms": 0})["time_ms"])
 
     def offset(self, kind: str, sub_id: str = "") -> int:
-        write = self.last_writes.get((str(kind), sub_id))
-        return -1 if write is None else write.offset
+        return int(self.last_writes.get((str(kind), sub_id), {"offset": -1})["offset"])
 
     @property
     def taken_over_ms(self) -> int:
@@ -80,8 +69,8 @@ class Replayed:
 
     def why_of(self, registry: Registry, role: Role) -> str:
         """Returns the reason in the last record with this role; "" if there is none."""
-        writes = [write for (kind, _), write in self.last_writes.items() if registry.role(kind) is role]
-        return max(writes, key=lambda write: write.offset).why if writes else ""
+        rows = (row for (kind, _), row in self.last_writes.items() if registry.role(kind) is role)
+        return str(max(rows, key=lambda row: row["offset"], default={"why": ""})["why"])
 
     def shard(
         self,
@@ -116,6 +105,14 @@ class Replayed:
             ) from None
         return shard
 
+    def group(self, shard: Shard) -> Any:
+        """Returns the group in the shard. Raises ExplainError if there is none."""
+        group = shard.groups.get(self.group_id)
+        if group is None:
+            what = f"The sidecars have no group {self.group_id}: it is the broker's own, or there is none."
+            raise ExplainError(what, "sidecar groups list shows all groups and where they are.")
+        return group
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -144,7 +141,7 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
             known = before if renewed and before is not None else Sidecar(-1, "", raw.time_ms, exact=not renewed)
             result.coordinator = replace(known, node_id=body["node_id"], address=body["address"])
         elif fold.owners.void == void and raw.key.group_id == group_id:
-            result.last_writes[raw.key.kind, raw.key.sub_id] = LastWrite(raw.time_ms, raw.offset, row["why"])
+            result.last_writes[raw.key.kind, raw.key.sub_id] = row
             if REGISTRY.role(raw.key.kind) is Role.MEMBER and "problem" not in row:
                 result.member(row)
     for name, value in fold.configs.get(group_id, {}).items():
@@ -155,7 +152,7 @@ def replayed(group_id: str, taken: RecordsRead, faults: list[Fault] | None = Non
             record = codec.decode(key, value)[0]
         except StateError as exc:
             if faults is not None:
-                faults.append(Fault(key, result.last_writes[key.kind, key.sub_id].offset, str(exc)))
+                faults.append(Fault(key, result.offset(key.kind, key.sub_id), str(exc)))
                 continue
             raise ExplainError(
                 f"The record {key.kind} {key.sub_id} of {group_id} cannot be read, so no sidecar serves the group: "

@@ -4,8 +4,8 @@ log. All changes come within one assignment interval, so into one target assignm
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -31,54 +31,41 @@ DOWNGRADE_NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change of membership. `leaves`: members by id, instance id, client id or the beginning of their id; `joins`:
-    number of new members, with the most common subscription."""
-
-    leaves: tuple[str, ...] = ()
-    joins: int = 0
-
-
-def kind_of(replayed: Replayed, image: TopicImage) -> str:
-    """Returns the kind of the group. Raises ExplainError."""
-    return str(_group(replayed, replayed.shard(image)).kind)
-
-
-def what_if(replayed: Replayed, image: TopicImage, assignors: Mapping[str, Any], change: Change) -> WhatIf:
-    """Returns the moves that a change would cause. `assignors`: of the group's kind. Raises ExplainError, also for an
-    assignor that is not installed here and for an unknown member."""
-    shard = replayed.shard(image, assignors)
-    group = _group(replayed, shard)
+def what_if(
+    replayed: Replayed,
+    image: TopicImage,
+    assignors_of: Callable[[str], Mapping[str, Any]],
+    leaves: Sequence[str] = (),
+    joins: int = 0,
+) -> WhatIf:
+    """Returns the moves that a change of membership would cause. `assignors_of`: returns those of a kind of group;
+    `leaves`: members by id, instance id, client id or the beginning of their id; `joins`: number of new members, with
+    the most common subscription. Raises ExplainError, also for an assignor that is not installed here and for an
+    unknown member."""
+    shard = replayed.shard(image)
+    group = replayed.group(shard)
+    outcome, assignors = WhatIf(replayed.group_id, tuple(leaves), joins), assignors_of(group.kind)
     run = DRY_RUNS.get(type(group))
     if run is None:
-        return WhatIf(replayed.group_id, change.leaves, change.joins, "", note=CLASSIC_NOTE)
+        return replace(outcome, note=CLASSIC_NOTE)
     wanted = getattr(group, "votes", None) or Counter([group.assignor] if group.assignor else [])
     if missing := [name for name in wanted if name not in assignors]:
         what = f"The assignor {', '.join(missing)} is not installed here."
         raise ExplainError(what, "Install its package beside this one.")
-    leaves = tuple(_member(group, text) for text in change.leaves)
-    held = _held(shard, group, replayed.names | dict(image.names), run, now=True)
-    before = _target(replayed, image, assignors, run, Change())
-    after = _target(replayed, image, assignors, run, Change(leaves, change.joins))
+    outcome = replace(outcome, leaves=tuple(_member(group, text) for text in leaves), assignor=group.assignor)
+    held = _held(shard, group, replayed.names | dict(image.names), now=True)
+    before = _target(replayed, image, assignors, run)
+    after = _target(replayed, image, assignors, run, outcome.leaves, joins)
     if before is None or after is None:
-        return WhatIf(replayed.group_id, leaves, change.joins, group.assignor, note=DOWNGRADE_NOTE)
+        return replace(outcome, note=DOWNGRADE_NOTE)
     write = shard.registry.kinds[group.kind].inspect.place
-    moves = [
+    moves = tuple(
         Move(write(*place), holder, to, _same(before.get(place, set()), holder, to))
         for place in sorted(held.keys() | before.keys() | after.keys())
         for holder, to in _moved(held.get(place, set()), after.get(place, set()))
-    ]
+    )
     kept = sum(len(after.get(place, set()) & holders) for place, holders in held.items())
-    return WhatIf(replayed.group_id, leaves, change.joins, group.assignor, tuple(moves), kept)
-
-
-def _group(replayed: Replayed, shard: Shard) -> Any:
-    group = shard.groups.get(replayed.group_id)
-    if group is None:
-        what = f"There is no group {replayed.group_id} in the state topic."
-        raise ExplainError(what, "sidecar groups list shows all.")
-    return group
+    return replace(outcome, moves=moves, kept=kept)
 
 
 def _moved(holders: set[str], heirs: set[str]) -> Iterable[tuple[str, str]]:
@@ -108,18 +95,23 @@ def _member(group: Any, text: str) -> str:
 
 
 def _target(
-    replayed: Replayed, image: TopicImage, assignors: Mapping[str, Any], run: DryRun, change: Change
+    replayed: Replayed,
+    image: TopicImage,
+    assignors: Mapping[str, Any],
+    run: DryRun,
+    leaves: Sequence[str] = (),
+    joins: int = 0,
 ) -> Held | None:
     """Returns the target assignment after the change. None if the group would become a classic one, whose leader
     assigns. Raises ExplainError."""
     shard = replayed.shard(image, assignors, run.config)
-    group = _group(replayed, shard)
+    group = replayed.group(shard)
     now = Now(MONO_MS, group.assignment_timestamp_ms)  # within the interval: all changes come into one assignment
-    joins = run.joins(group, change.joins)
-    if joins is None:
+    joining = run.joins(group, joins)
+    if joining is None:
         what = f"{replayed.group_id} has no members, so nobody knows what a new one would subscribe to."
         raise ExplainError(what, "Ask again when it has a member.")
-    for event in (*run.leave(group, change.leaves), *joins):
+    for event in (*run.leaves(group, leaves), *joining):
         shard.handle(event, NO_TOKEN, now)
     changed = shard.groups.get(replayed.group_id)
     if type(changed) is type(group):
@@ -129,10 +121,10 @@ def _target(
     changed = shard.groups.get(replayed.group_id)
     if type(changed) is not type(group):
         return None
-    return _held(shard, changed, replayed.names | dict(image.names), run, now=False)
+    return _held(shard, changed, replayed.names | dict(image.names), now=False)
 
 
-def _held(shard: Shard, group: Any, names: Mapping[bytes, str], run: DryRun, now: bool) -> Held:
+def _held(shard: Shard, group: Any, names: Mapping[bytes, str], now: bool) -> Held:
     """Returns the members' partitions or tasks: if `now`, those they own or must still give up, else their targets."""
     view = shard.registry.kinds[group.kind].inspect.member
     held: Held = {}

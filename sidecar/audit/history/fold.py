@@ -143,8 +143,6 @@ class Fold:
         """Members' own records."""
         self._revisions: dict[tuple[str, str], int] = {}
         self._owners = Claims()
-        self._exact = True
-        """Whether no value is missing right before the record that is being added."""
 
     @property
     def overlaps(self) -> list[Overlap]:
@@ -163,7 +161,7 @@ class Fold:
             if body is not None:
                 self._claim(row)
             return True
-        self._exact = self._count(row)
+        row = {**row, "exact": self._count(row)}  # no value is missing right before it
         if kind == "classic_group":
             self._classic_group(row, body)
         elif kind == "classic_member":
@@ -180,9 +178,8 @@ class Fold:
         if row["kind"] == OWNER_CLAIM:
             self._claim(row)
         elif row["kind"] in HOLDING:
-            self._exact = False
             for held in self._open.get(row["sub_id"], {}).values():
-                self._cut(held, row)
+                self._cut(held, {**row, "exact": False})
 
     def _claim(self, row: Any) -> None:
         epoch = claimed_epoch(row["sub_id"])
@@ -194,9 +191,8 @@ class Fold:
         if inspect.holds is None:
             return
         if of.record.role is Role.MEMBER:
-            if body is None:
-                self._exact = False  # its revision does not count values of the current assignment
-                self._hold(row, member, {}, -1)
+            if body is None:  # its revision does not count values of the current assignment
+                self._hold({**row, "exact": False}, member, {}, -1)
             self._member(member, body)
         elif of.record.role is Role.CURRENT:
             holds = () if body is None else inspect.holds(body, self._members.get(member))
@@ -220,14 +216,10 @@ class Fold:
             return
         group.type, group.assigned_generation = body["protocol_type"], body["assigned_generation"]
         staged, group.staged = group.staged, {}
-        here = {"offset": row["offset"], "time_ms": row["time_ms"]}
-        complete = self._exact
-        for member, (why, held, _) in staged.items():
-            self._exact = complete and why["exact"]
-            self._release(why | here, member, held)
         for member, (why, held, generation) in staged.items():
-            self._exact = complete and why["exact"]
-            self._hold(why | here, member, held if group.type == CONSUMER_TYPE else {}, generation)
+            exact = row["exact"] and why["exact"]
+            here = {**why, "offset": row["offset"], "time_ms": row["time_ms"], "exact": exact}
+            self._hold(here, member, held if group.type == CONSUMER_TYPE else {}, generation)
 
     def _classic_member(self, row: Any, body: Body | None) -> None:
         if body is None:
@@ -247,7 +239,7 @@ class Fold:
         given = assigned(body["assignment"]) or {}
         held = {(topic, p): HeldPartitions(topic, topic, ps) for topic, ps in given.items() for p in ps}
         if body["generation"] > group.assigned_generation:
-            group.staged[member] = ({**row, "exact": self._exact}, held, body["generation"])
+            group.staged[member] = (row, held, body["generation"])
         else:
             self._hold(row, member, held if group.type == CONSUMER_TYPE else {}, body["generation"])
 
@@ -273,7 +265,7 @@ class Fold:
         for place in sorted(owned.keys() - held.keys()):
             ended = owned.pop(place)
             ended.to_offset, ended.to_ms, ended.to_why = row["offset"], row["time_ms"], row["why"]
-            ended.to_exact = self._exact and ended.stretches[-1].until is None
+            ended.to_exact = row["exact"] and ended.stretches[-1].until is None
             self._cut(ended, row)
 
     def _cut(self, held: Interval, row: Any) -> None:
@@ -281,14 +273,14 @@ class Fold:
         that an unreadable record has ended stays so: the member's tombstone tells nothing of it."""
         last, known = held.stretches[-1], self._last_current[held.member_id]
         if last.until is None:
-            last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if self._exact else known
+            last.until, last.until_ms = (row["offset"] - 1, row["time_ms"] - 1) if row["exact"] else known
 
     def _hold(
         self, row: Any, member: str, held: Held, epoch: int, place_name: Callable[[str, int], str] = topic_place
     ) -> None:
         self._release(row, member, held)
         owned = self._open.setdefault(member, {})
-        for place in () if self._exact else sorted(owned):
+        for place in () if row["exact"] else sorted(owned):
             self._cut(owned[place], row)
             owned[place].stretches.append(Stretch(row["offset"], row["time_ms"]))
         earlier = self._last_current.get(member)
@@ -307,8 +299,8 @@ class Fold:
                 place=place_name(topic, key[1]),
                 alone=what.alone,
                 listed=what.listed,
-                not_before=row["offset"] - 1 if self._exact else None if earlier is None else earlier[0],
-                exact=self._exact,
+                not_before=row["offset"] - 1 if row["exact"] else None if earlier is None else earlier[0],
+                exact=row["exact"],
                 stretches=[Stretch(row["offset"], row["time_ms"])],
             )
             self.intervals.append(owned[key])

@@ -30,15 +30,6 @@ class TopicError(Exception):
     """The state topic cannot be read; the text says why."""
 
 
-@dataclass(frozen=True)
-class TopicAddress:
-    """Address of the state topic. `config`: librdkafka's properties for the connection, such as security."""
-
-    bootstrap: str
-    topic: str
-    config: Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True)
 class Raw:
     """A record. `time_ms`: its Kafka timestamp; `key`: None if it is unreadable; `headers`: only on tombstones."""
@@ -93,10 +84,11 @@ class RecordsRead:
 class Reader:
     """A context manager with a consumer of the state topic."""
 
-    def __init__(self, where: TopicAddress) -> None:
-        self._topic, self._bootstrap = where.topic, where.bootstrap
+    def __init__(self, bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
+        """`config`: librdkafka's properties for the connection, such as security."""
+        self._topic, self._bootstrap = topic, bootstrap
         fixed = {
-            "bootstrap.servers": where.bootstrap,
+            "bootstrap.servers": bootstrap,
             "group.id": "group-state-history-is-no-group",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -107,7 +99,7 @@ class Reader:
             "fetch.queue.backoff.ms": 10,  # as in source/kafka.py
             "log_level": 2,
         }
-        self._consumer: Any = Consumer({**where.config, **fixed})
+        self._consumer: Any = Consumer({**config, **fixed})
 
     def __enter__(self) -> Reader:
         return self

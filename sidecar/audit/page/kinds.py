@@ -36,10 +36,10 @@ class Finding:
     kind: str
     grave: int
     ms: int
-    end: int | None
     offset: int
     partition: int
     text: str
+    end: int | None = None
     group: int = NONE
     place: int = NONE
     owner: int = NONE

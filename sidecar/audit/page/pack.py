@@ -1,20 +1,19 @@
-"""Compact columns: numbers for texts, differences for times, one bar for short neighbours."""
+"""Compact columns: numbers for texts, differences for times, one bar for short neighbours.
+
+Columns have gold's names, but for those of a span: `t`: starts, `d`: lengths, `o` and `e`: offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 NONE = -1
 """Null wherever a number is expected: no time, offset, epoch or count in gold's tables is below zero."""
-
-
-Row = Mapping[str, Any]
+Row = Any
+"""A row of a table of gold, a named tuple of its columns."""
 
 
 class Texts:
@@ -43,46 +42,19 @@ class Texts:
             self._room -= len(text)
         return self(text)
 
+    def of(self, rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
+        """Packs columns of texts."""
+        return {name: list(map(self, map(attrgetter(name), rows))) for name in names}
 
-@dataclass(frozen=True)
-class Rows:
-    """A gold table as columns of Python values."""
-
-    count: int
-    columns: Mapping[str, Sequence[Any]]
-
-    def __getitem__(self, name: str) -> Sequence[Any]:
-        return self.columns[name]
-
-    def each(self, *names: str) -> Iterable[tuple[Any, ...]]:
-        return zip(*(self.columns[n] for n in names), strict=True)
-
-    def each_row(self) -> Iterator[Row]:
-        return (dict(zip(self.columns, values, strict=True)) for values in self.each(*self.columns))
-
-    def having(self, **columns: Sequence[Any]) -> Rows:
-        return Rows(self.count, {**self.columns, **columns})
-
-    def with_more(self, *others: Rows) -> Rows:
-        """Returns these rows and those of others, in these columns; columns that another lacks are null."""
-        more = [o for o in others if o.count]
-        if not more:
-            return self
-        columns = {
-            n: [*v, *(x for o in more for x in o.columns.get(n, [None] * o.count))] for n, v in self.columns.items()
-        }
-        return Rows(self.count + sum(o.count for o in more), columns)
+    def spare_of(self, rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
+        """Packs columns of optional texts."""
+        return {name: list(map(self.spare, map(attrgetter(name), rows))) for name in names}
 
 
-def rows(table: Any, names: Iterable[str], where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
-    """Returns a table's columns. `where`: keeps rows in which each of these columns has one of its values. Without a
-    table there are no rows."""
-    if table is None:
-        return Rows(0, {n: [] for n in names})
-    for name, values in (where or {}).items():
-        column = table.column(name)
-        table = table.filter(pc.is_in(column, value_set=pa.array(values, type=column.type)))
-    return Rows(table.num_rows, {n: table.column(n).to_pylist() for n in names})
+def numbers(rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
+    """Packs columns of numbers and flags."""
+    columns = ((name, map(attrgetter(name), rows)) for name in names)
+    return {name: [NONE if value is None else int(value) for value in column] for name, column in columns}
 
 
 def deltas(values: Iterable[int]) -> list[int]:
@@ -108,12 +80,34 @@ def split_budget(wanted: Sequence[int], budget: int) -> list[int]:
 
 @dataclass(slots=True)
 class Bar:
-    """An interval, or if `many` > 1 several short ones of a partition, drawn as one. `row`: the first one's row."""
+    """A row's span of time, or if `many` > 1 several short ones of a partition, drawn as one. `row`: the first one's
+    row."""
 
     begin: int
     end: int | None
-    row: int
+    row: Row
     many: int = 1
+
+    def lasts(self, ms: int) -> bool:
+        return self.end is None or self.end > ms
+
+    def shorter(self, grain: int, until: int) -> bool:
+        return (until if self.end is None else self.end) - self.begin < grain
+
+
+def bar(row: Row) -> Bar:
+    return Bar(row.from_ms, row.to_ms, row)
+
+
+def spans(lanes: Sequence[Sequence[Bar]]) -> dict[str, Any]:
+    """Packs bars, by lane and time; differences restart at each lane."""
+    bars = [b for lane in lanes for b in lane]
+    return {
+        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
+        "d": [duration(b.begin, b.end) for b in bars],
+        "o": [v for lane in lanes for v in deltas(b.row.from_offset for b in lane)],
+        "e": [duration(b.row.from_offset, b.row.to_offset) for b in bars],
+    }
 
 
 def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar]], int]:
@@ -121,7 +115,7 @@ def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar
 
     Also returns the length below which bars were merged: 0 if none was. A lane never becomes empty."""
     grain = 0
-    most = max(most, len(lanes))
+    most = max(most, sum(map(bool, lanes)))
     while sum(map(len, lanes)) > most:
         grain = max(grain * 4, 1000)
         lanes = [_coarser(lane, grain, until) for lane in lanes]
@@ -130,17 +124,12 @@ def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar
 
 def _coarser(lane: list[Bar], grain: int, until: int) -> list[Bar]:
     out: list[Bar] = []
-    for bar in lane:
+    for b in lane:
         last = out[-1] if out else None
-        near = last is not None and bar.begin - (until if last.end is None else last.end) < grain
-        if last is not None and near and _short(last, grain, until) and _short(bar, grain, until):
-            ends = (last.end, bar.end)
-            last.end = None if None in ends else max(e for e in ends if e is not None)
-            last.many += bar.many
+        near = last is not None and b.begin - (until if last.end is None else last.end) < grain
+        if last is not None and near and last.shorter(grain, until) and b.shorter(grain, until):
+            last.end = None if last.end is None or b.end is None else max(last.end, b.end)
+            last.many += b.many
         else:
-            out.append(bar)
+            out.append(b)
     return out
-
-
-def _short(bar: Bar, grain: int, until: int) -> bool:
-    return (until if bar.end is None else bar.end) - bar.begin < grain

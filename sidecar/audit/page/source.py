@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.moments import FOR_EVER_MS, shown
-from sidecar.audit.page.pack import Rows, rows
-from sidecar.audit.tables.columns import BYTES, TIME
+from sidecar.audit.page.pack import Row
+from sidecar.audit.tables.columns import TIME
 from sidecar.audit.tables.gold import GOLD
 
-BEGINS, ENDS = ("from_ms", "ms", "log_ms"), ("to_ms", "settled_ms")
+BEGINS, ENDS = ("from_ms", "ms"), ("to_ms", "settled_ms")
 """Columns of times. What has none of `ENDS` is a single moment."""
-OWNED = ("state_partition", "group_id", "topic_key", "partition", "member_id", "from_offset")
+OWNED = ["state_partition", "group_id", "topic_key", "partition", "member_id", "from_offset"]
 """Columns that identify an interval."""
 
 
@@ -37,40 +39,65 @@ def stamp(ms: int) -> str:
     return f"{shown(ms).partition('.')[0]} UTC"
 
 
-def within(tables: Mapping[str, Any], period: Period) -> dict[str, Any]:
-    """Returns the tables with only the rows that touch the period. The table coverage stays as it is."""
-    return {name: _touching(table, period) for name, table in tables.items()}
+def _with(table: Any, **columns: Any) -> Any:
+    return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | columns)
 
 
-def _touching(table: Any, period: Period) -> Any:
-    names = table.column_names
-    if (begin := next((n for n in BEGINS if n in names), None)) is None:
-        return table
-    begins = table[begin]
-    ends = next((table[n] for n in ENDS if n in names), begins)
-    goes_on = pc.is_null(ends)
-    if "superseded" in names:
-        goes_on = pc.and_(goes_on, pc.invert(table["superseded"]))
-    lasts = pc.or_(goes_on, pc.fill_null(pc.greater_equal(ends, period.since_ms), False))
-    began_in = pc.greater_equal(begins, period.since_ms)
-    return table.filter(pc.and_(pc.less_equal(begins, period.until_ms), pc.or_(began_in, lasts)))
+def _like_gold(table: Any, kind: str, topic_key: str) -> Any:
+    """Returns rows of a table that belongs to one kind of group, with the columns of those that belong to all."""
+    return _with(table, kind=pa.repeat(kind, len(table)), topic_key=table[topic_key])
 
 
-def with_ends(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds to second owners `to_ms`, when the first of both ended. Null: neither has. It is the beginning where no
-    table tells it, as of tasks that are twice in one process."""
-    overlaps = tables.get("second_owners")
-    if not overlaps:
-        return dict(tables)
-    intervals, tasks = (tables.get(n, GOLD[n].arrow.empty_table()) for n in ("intervals", "streams_tasks"))
-    active = tasks.filter(pc.equal(tasks["role"], "active")).rename_columns({"subtopology": "topic_key"})
-    held = pa.concat_tables([table.select([*OWNED, "to_ms"]) for table in (intervals, active)])
+def _shaped(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the tables in the form in which the page reads them. Intervals also have the holdings of share and
+    streams groups; a task that is not active has its role in the topic's name. Unowned time also has the time in which
+    no member had a share group's partition although one should.
+
+    Second owners get `to_ms`, when the first of both ended. Null: neither has. It is the beginning where no table tells
+    it, as of tasks that are twice in one process."""
+    shares, unheld = (_like_gold(tables[n], "share", "topic_id") for n in ("share_holdings", "share_coverage"))
+    tasks = _like_gold(tables["streams_tasks"], "streams", "subtopology")
+    active = pc.equal(tasks["role"], "active")
+    roles = pc.binary_join_element_wise(tasks["topic_key"], tasks["role"], " ")
+    named = _with(tasks, topic=pc.if_else(active, tasks["topic_key"], roles))
+    alone = (t.select([*OWNED, "to_ms"]) for t in (tables["intervals"], tasks.filter(active)))
+    overlaps, held = tables["second_owners"], pa.concat_tables(alone, promote_options="default")
     for prefix in ("", "other_"):
         theirs = held.rename_columns([*OWNED[:4], *(f"{prefix}{name}" for name in (*OWNED[4:], "to_ms"))])
         overlaps = overlaps.join(theirs, theirs.column_names[:-1], join_type="left outer", use_threads=False)
     ends = pc.min_element_wise(overlaps["to_ms"], overlaps["other_to_ms"])
     known = pc.if_else(pc.or_(pc.is_valid(ends), overlaps["open"]), ends, overlaps["ms"])
-    return {**tables, "second_owners": overlaps.drop_columns(["to_ms", "other_to_ms"]).append_column("to_ms", known)}
+    return {
+        **tables,
+        "intervals": pa.concat_tables([tables["intervals"], shares, named], promote_options="default"),
+        "unowned": pa.concat_tables([tables["unowned"], unheld], promote_options="default"),
+        "second_owners": _with(overlaps, to_ms=known),
+        "unreadable": _with(tables["unreadable"], ms=tables["unreadable"]["log_ms"]),
+    }
+
+
+def _touching(table: Any, period: Period) -> Any:
+    """Returns the rows that touch the period; of the table coverage all."""
+    names = table.column_names
+    if (begin := next((n for n in BEGINS if n in names), None)) is None:
+        return table
+    begins, ends = table[begin], table[next((n for n in ENDS if n in names), begin)]
+    goes_on = pc.invert(table["superseded"]) if "superseded" in names else True
+    lasts = pc.coalesce(pc.greater_equal(ends, period.since_ms), goes_on)
+    reaches_in = pc.or_(pc.greater_equal(begins, period.since_ms), lasts)
+    return table.filter(pc.and_(pc.less_equal(begins, period.until_ms), reaches_in))
+
+
+@cache
+def _row(*names: str) -> Any:
+    """Returns the constructor of rows with these columns."""
+    row: Any = namedtuple("Row", names)  # type: ignore[misc]
+    return row._make
+
+
+def _having(table: Any, column: str, values: Collection[Any]) -> Any:
+    kind = table.schema.field(column).type
+    return table.filter(pc.is_in(table[column], value_set=pa.array(values, kind)))
 
 
 @dataclass(frozen=True)
@@ -94,52 +121,25 @@ class Budget:
 
 
 class Source:
-    """The tables as columns: all rows, or only those of some groups or some period."""
+    """The tables as rows: all, or only those of some groups or some period."""
 
     def __init__(self, tables: Mapping[str, Any], groups: Collection[str], period: Period | None = None) -> None:
-        ended = with_ends(tables)
-        self._tables = ended if period is None else within(ended, period)
-        self.groups = list(groups)
         self.absent = [name for name in GOLD if name not in tables]
-        self._homes = self._partitions()
-
-    def _partitions(self) -> list[int]:
-        """Returns the state partitions of the selected groups."""
-        if not self.groups:
-            return []
+        self._groups = list(groups)
+        every = {name: tables.get(name, gold.arrow.empty_table()) for name, gold in GOLD.items()}
+        shaped = _shaped({n: t.select([c.name for c in GOLD[n].columns if c.type != TIME]) for n, t in every.items()})
+        self._tables = shaped if period is None else {name: _touching(t, period) for name, t in shaped.items()}
         named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
-        parts = [rows(t, ["state_partition"], {"group_id": self.groups})["state_partition"] for t in named]
-        return sorted({p for part in parts for p in part})
+        theirs = [_having(t, "group_id", self._groups)["state_partition"] for t in named] if groups else []
+        self._homes = {p for partitions in theirs for p in partitions.to_pylist()}
 
-    def rows(self, name: str, *, shared: bool = False, where: Mapping[str, Sequence[Any]] | None = None) -> Rows:
-        """Returns rows of a table. `where`: only those with one of these values.
-
-        `shared`: also rows of no group, if they lie in the groups' state partitions or are settings of
-        brokers."""
-        where = dict(where or {})
-        table = self._tables.get(name)
-        schema = GOLD[name].arrow if table is None else table.schema
-        names = [f.name for f in schema if f.type not in (TIME, BYTES)]
-        if self.groups:
-            if "group_id" in names:
-                where["group_id"] = [*self.groups, "", None] if shared else self.groups
-            if name != "setting_changes":
-                where["state_partition"] = self._homes
-        return rows(table, names, where)
-
-    def holdings(self) -> Rows:
-        """Returns intervals, and holdings of share and streams groups as rows like them. A task that is not active has
-        its role in the topic's name."""
-        shares, tasks = self.rows("share_holdings"), self.rows("streams_tasks")
-        roles = [s if role == "active" else f"{s} {role}" for s, role in tasks.each("subtopology", "role")]
-        return self.rows("intervals").with_more(
-            shares.having(kind=["share"] * shares.count, topic_key=shares["topic_id"]),
-            tasks.having(kind=["streams"] * tasks.count, topic_key=tasks["subtopology"], topic=roles),
-        )
-
-    def unowned(self) -> Rows:
-        """Returns unowned time, and the time in which no member had a share group's partition although one should."""
-        shares = self.rows("share_coverage")
-        return self.rows("unowned").with_more(
-            shares.having(kind=["share"] * shares.count, topic_key=shares["topic_id"])
-        )
+    def rows(self, name: str, *, shared: bool = False) -> list[Row]:
+        """Returns rows of a table. `shared`: also rows of no group, if they lie in the groups' state partitions or are
+        settings of brokers."""
+        table = self._tables[name]
+        if self._groups and "group_id" in table.column_names:
+            table = _having(table, "group_id", [*self._groups, *(("", None) if shared else ())])
+        if self._groups and name != "setting_changes":
+            table = _having(table, "state_partition", self._homes)
+        columns = (column.to_pylist() for column in table.columns)
+        return list(map(_row(*table.column_names), zip(*columns, strict=True)))

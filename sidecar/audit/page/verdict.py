@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sidecar.audit.gold.completeness import COLUMNS, Completeness, combined, completeness, reasons
-from sidecar.audit.page.kinds import FAULT, KINDS, NOTE, POSSIBLE, Finding
-from sidecar.audit.page.pack import NONE, Rows
+from sidecar.audit.gold.completeness import Completeness, combined, completeness, reasons
+from sidecar.audit.page.kinds import FAULT, KINDS, POSSIBLE, Finding
+from sidecar.audit.page.pack import NONE, Row
 from sidecar.audit.page.source import Period, stamp
 
 
@@ -34,33 +34,27 @@ class Coverage:
         return [*self.partitions.values(), *self.groups.values()]
 
     @property
-    def first_ms(self) -> int | None:
-        return min((c.first_ms for c in self.all), default=None)
-
-    @property
-    def last_ms(self) -> int | None:
-        return max((c.last_ms for c in self.all), default=None)
+    def judged(self) -> list[Covered]:
+        """Returns the coverage on which the verdict depends: of state partitions, else of groups."""
+        return list(self.partitions.values() or self.groups.values())
 
     def of(self, key: tuple[int, str]) -> Covered | None:
         return self.groups.get(key) or self.partitions.get(key[0])
 
 
-def coverage(table: Rows, groups: Collection[str]) -> Coverage:
+def coverage(rows: Iterable[Row], groups: Collection[str]) -> Coverage:
     """Returns the coverage by state partition and group. If only some `groups` are shown, gaps of other groups in their
     state partitions do not count."""
     result = Coverage()
-    for p, scope, name, first, last, records, *rest in table.each(
-        "state_partition", "scope", "group_id", "first_ms", "last_ms", "records", *COLUMNS
-    ):
-        covered = Covered(first, last, records, completeness(dict(zip(COLUMNS, rest, strict=True))))
-        if scope == "partition":
-            result.partitions[p] = covered
+    for r in rows:
+        covered = Covered(r.first_ms, r.last_ms, r.records, completeness(r._asdict()))
+        if r.scope == "partition":
+            result.partitions[r.state_partition] = covered
         else:
-            result.groups[p, name] = covered
+            result.groups[r.state_partition, r.group_id] = covered
     for (p, name), mine in result.groups.items():
         if name in groups and p in result.partitions:
-            whole = result.partitions[p]
-            result.partitions[p] = replace(mine, last_ms=whole.last_ms)
+            result.partitions[p] = replace(mine, last_ms=result.partitions[p].last_ms)
     return result
 
 
@@ -80,39 +74,44 @@ def verdict(
     `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`: the time of
     all `findings`; what is missing from before it does not count. `lacks`: a sentence on what the
     tables lack of the lake."""
-    grave = {g: sum(f.grave == g for f in findings) for g in (FAULT, POSSIBLE, NOTE)}
-    grave[FAULT] += len(failed)
-    unreadable = sum(f.kind == "unreadable" for f in findings)
-    grave[POSSIBLE] -= unreadable
-    names = dict(KINDS)
-    seen_faults = Counter(f.kind for f in findings if f.grave == FAULT)
-    faults = {names[kind]: seen_faults[kind] for kind in names if seen_faults[kind]} | Counter(failed)
+    graves = Counter(f.grave for f in findings if f.kind != "unreadable")
+    count, possible, unreadable = graves[FAULT] + len(failed), graves[POSSIBLE], len(findings) - graves.total()
+    kinds = Counter(f.kind for f in findings if f.grave == FAULT)
+    faults = {name: kinds[kind] for kind, name in KINDS if kinds[kind]} | Counter(failed)
     blind = {str(p) for p in partitions if p not in covered.partitions}
     blind |= {g for p, g in groups if covered.of((p, g)) is None}
-    now = combined(c.completeness for c in (covered.partitions or covered.groups).values())
-    since = covered.first_ms if now.complete else now.since_ms if now.since_known else None
+    now = combined(c.completeness for c in covered.judged)
+    first_ms = min((c.first_ms for c in covered.all), default=None)
+    since = first_ms if now.complete else now.since_ms if now.since_known else None
     if period is not None and since is not None and since <= period.since_ms:
         now = Completeness()
-    known = bool(covered.partitions or covered.groups) and not blind and not absent and not lacks
+    known = bool(covered.all) and not blind and not absent and not lacks
     complete = known and now.complete and not unreadable
-    if grave[FAULT]:
-        state = "findings"
-    elif complete and not grave[POSSIBLE]:
-        state = "clean"
+    state = "findings" if count else "clean" if complete and not possible else "unknown"
+    if not known:
+        since = None
+    lack, why = _why_unknown(blind, absent, covered) or lacks, reasons(now, unreadable)
+    if state == "findings":
+        head = f"{count} {'finding' if count == 1 else 'findings'}"
+    elif state == "clean":
+        head = "Clean"
+    elif lack or since is None:
+        head = "Cannot know"
+    elif now.complete:
+        head = "Cannot know everything" if why else "Cannot rule it out"
     else:
-        state = "unknown"
-    lack = _why_unknown(blind, absent, covered) or lacks
+        head = f"Cannot know before {stamp(since)}"
     return {
         "state": state,
-        "faults": grave[FAULT],
-        "possible": grave[POSSIBLE],
-        "notes": grave[NOTE],
+        "head": head,
+        "text": " ".join(_sentences(state, faults, possible, lack, why, period)),
+        "faults": count,
+        "possible": possible,
         "known": known,
         "complete": complete,
-        "since": NONE if since is None or not known else since,
-        "records": sum(c.records for c in (covered.partitions or covered.groups).values()),
+        "since": NONE if since is None else since,
+        "records": sum(c.records for c in covered.judged),
         "missing": now.missing,
-        **_words(state, grave, faults, since if known else None, lack, reasons(now, unreadable), now.complete, period),
     }
 
 
@@ -127,41 +126,20 @@ def _why_unknown(blind: set[str], absent: Sequence[str], covered: Coverage) -> s
     return ""
 
 
-def _words(
-    state: str,
-    grave: Mapping[int, int],
-    faults: Mapping[str, int],
-    since: int | None,
-    lack: str,
-    why: list[str],
-    whole: bool,
-    period: Period | None,
-) -> dict[str, str]:
-    """Returns the verdict as a head and a sentence, so that the page and its readers agree. `why`: reasons for which
-    the history is not complete; `whole`: it is complete, but for unreadable records."""
-    count, possible = grave[FAULT], grave[POSSIBLE]
-    if state == "findings":
-        head = f"{count} {'finding' if count == 1 else 'findings'}"
-    elif state == "clean":
-        head = "Clean"
-    elif lack or since is None:
-        head = "Cannot know"
-    elif whole:
-        head = "Cannot know everything" if why else "Cannot rule it out"
-    else:
-        head = f"Cannot know before {stamp(since)}"
-    parts = [] if period is None else [f"Of the time {period.words}:"]
+def _sentences(
+    state: str, faults: Mapping[str, int], possible: int, lack: str, why: list[str], period: Period | None
+) -> Iterator[str]:
+    """Yields the verdict as sentences. `lack`: why the history cannot be judged; `why`: why it is not complete."""
+    if period is not None:
+        yield f"Of the time {period.words}:"
     if state == "clean":
-        parts.append(
-            "No partition or active task had two owners, no fenced coordinator wrote, no epoch went back, every record"
-            " was read."
-        )
+        yield "No partition or active task had two owners, no fenced coordinator wrote, no epoch went back,"
+        yield "every record was read."
     if faults:
         listed = ", ".join(f"{name} ({n})" for name, n in faults.items())
-        parts.append(f"{listed[:1].upper()}{listed[1:]}.")
+        yield f"{listed[:1].upper()}{listed[1:]}."
     if possible:
-        parts.append(f"{possible} more may have been: records are missing, and what they said is not known.")
-    parts += [lack] if lack else why
+        yield f"{possible} more may have been: records are missing, and what they said is not known."
+    yield from [lack] if lack else why
     if state == "unknown" and not lack:
-        parts.append("What is there shows no fault.")
-    return {"head": head, "text": " ".join(parts)}
+        yield "What is there shows no fault."

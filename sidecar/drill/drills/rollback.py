@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
-from sidecar.audit.history.topic import Reader, TopicAddress
+from sidecar.audit.history.topic import Reader
 from sidecar.drill.drills.commands import must, running_version, wait_whereabouts
 from sidecar.drill.drills.ground import STATE_TOPIC, Ground
 from sidecar.drill.drills.sidecars import replace_one
@@ -172,7 +172,7 @@ class Rollback(Drill):
     def _written(self, ground: Ground) -> dict[str, int]:
         """Return, by kind, the number of values of the newer schema, or of the new kind, in the topic."""
         counts = dict.fromkeys((*self.prints, KIND), 0)
-        with Reader(TopicAddress(ground.kafka.internal, STATE_TOPIC, ground.kafka.security.librdkafka())) as reader:
+        with Reader(ground.kafka.internal, STATE_TOPIC, ground.kafka.security.librdkafka()) as reader:
             for p in range(reader.partitions()):
                 for raw in reader.read(p).records:
                     value = raw.value or b""

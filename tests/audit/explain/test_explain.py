@@ -16,7 +16,7 @@ import pytest
 from sidecar.assign import BUILT_IN
 from sidecar.audit.explain.ask import explain
 from sidecar.audit.explain.model import ExplainError
-from sidecar.audit.explain.whatif import Change, what_if
+from sidecar.audit.explain.whatif import what_if
 from sidecar.audit.explain.words import if_words, words
 from sidecar.coordinator.inspect.live_state import live
 from sidecar.core.runtime.inspect import Live
@@ -40,7 +40,9 @@ def run_line(recorded: RecordedStory, line: str) -> list[str]:
             return words(explain(recorded.replayed(), image, live=owner), recorded.now_ms)
         options = dict(w.split("=") for w in rest)
         leaves = tuple(filter(None, options.get("leaves", "").split(",")))
-        return if_words(what_if(recorded.replayed(), image, BUILT_IN, Change(leaves, int(options.get("joins", 0)))))
+        return if_words(
+            what_if(recorded.replayed(), image, lambda kind: BUILT_IN, leaves, int(options.get("joins", 0)))
+        )
     except ExplainError as exc:
         return [f"ExplainError: {exc} {exc.then}"]
 

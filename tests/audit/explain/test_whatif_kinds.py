@@ -12,7 +12,7 @@ import pytest
 from sidecar.assign import SHARE_BUILT_IN, TASK_BUILT_IN
 from sidecar.audit.explain.model import Move
 from sidecar.audit.explain.replay import replayed
-from sidecar.audit.explain.whatif import Change, kind_of, what_if
+from sidecar.audit.explain.whatif import what_if
 from sidecar.audit.explain.words import if_words
 from sidecar.core.share.config import ShareConfig
 from tests.audit.explain.test_kinds import taken_of
@@ -26,11 +26,6 @@ from tests.harness.tiers import seeds_of_run
 
 Holders = dict[str, set[str]]
 LONG_MS = 100_000
-
-
-def what_if_on(world: Any, change: Change, known: Any) -> Any:
-    replay = replayed("g", taken_of(world.log))
-    return what_if(replay, world.shard.image, known, change)
 
 
 def settle(world: Any, clients: Sequence[Any]) -> None:
@@ -66,7 +61,8 @@ def played(world: Any, new: Callable[[str], Any], holders: Callable[[], Holders]
         c.heartbeat()
     settle(world, list(clients.values()))
     before = holders()
-    found = what_if_on(world, Change(tuple(gone), len(joins)), known)
+    replay = replayed("g", taken_of(world.log))
+    found = what_if(replay, world.shard.image, lambda kind: known, gone, len(joins))
     interval_ms = world.config.assignment_interval_ms
     world.config = replace(world.config, assignment_interval_ms=LONG_MS)
     for m in gone:
@@ -129,7 +125,6 @@ def test_it_is_told_in_words() -> None:
     client.heartbeat()
     settle(world, [client])
     replay = replayed("g", taken_of(world.log))
-    assert kind_of(replay, world.shard.image) == "streams"
-    lines = if_words(what_if(replay, world.shard.image, TASK_BUILT_IN, Change(joins=1)))
+    lines = if_words(what_if(replay, world.shard.image, {"streams": TASK_BUILT_IN}.__getitem__, joins=1))
     assert lines[0] == "If 1 new member joined, 2 partitions would move by sticky, and 2 would stay where they are."
     assert len(lines) == 3 and all(": m1 -> new-1" in line for line in lines[1:])

@@ -64,7 +64,7 @@ def test_each_holder_of_a_shared_partition_has_a_lane(seen: dict[str, Any]) -> N
     names = ["task 0-0", "task 0-1", "task 0 in process p1-0", "task 0 standby-0", "task 0 standby-0 [2]"]
     assert [seen["texts"][p] for p in app["places"]] == names
     assert app["own"]["n"] == [1, 2, 0, 1, 1]
-    assert [seen["texts"][p] for p in app["owners"]["process"]] == ["p1", "p2", "p1"]
+    assert [seen["texts"][p] for p in app["owners"]["process_id"]] == ["p1", "p2", "p1"]
     assert len(jobs["epochs"]["t"]) == 1 and len(app["epochs"]["t"]) == 2
 
 

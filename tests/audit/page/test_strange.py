@@ -65,6 +65,6 @@ def _make(r: random.Random, seed: str) -> None:
     assert data is not None and json.loads(data[1]) == json.loads(json.dumps(shown)), seed
     assert "<img" not in page and shown["from"] < shown["until"], seed
     findings, groups = shown["findings"], len(shown["groups"])
-    assert all(-1 <= g < groups for g in findings["g"]) and len(findings["t"]) == len(findings["text"]), seed
+    assert all(-1 <= g < groups for g in findings["group"]) and len(findings["t"]) == len(findings["text"]), seed
     faults = sum(n for key, _, n in findings["kinds"] if key in ("overlap", "stale"))
     assert shown["verdict"]["state"] == "findings" or not faults, seed

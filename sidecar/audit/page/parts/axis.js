@@ -98,5 +98,5 @@ function paintStrip() {
 // Whether a finding belongs to what is shown: all, or a group and its state partition.
 function concerns(i) {
   if (state.group < 0) return true;
-  return findings.g[i] === state.group || (findings.g[i] < 0 && findings.sp[i] === data.groups[state.group].sp);
+  return findings.group[i] === state.group || (findings.group[i] < 0 && findings.partition[i] === data.groups[state.group].sp);
 }

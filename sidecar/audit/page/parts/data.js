@@ -4,9 +4,8 @@ const data = JSON.parse(document.getElementById('data').textContent);
 const text = n => (n < 0 ? '' : data.texts[n]);
 const BEGIN = data.from, END = data.until;
 const FROM_EXACT = 1, TO_EXACT = 2, CLASSIC = 4;
-const ANEW = 1, SUPERSEDED = 2, PERHAPS = 4, STILL_OPEN = 8, OLD_KIND = 16;
+const ANEW = 1, SUPERSEDED = 2, PERHAPS = 4, OLD_KIND = 8;
 const FAULT = 0, POSSIBLE = 1, NOTE = 2;
-const CAUSES = ['joined', 'changed', 'left', 'other'];
 const GRAVE = ['fault', 'possible', 'note'];
 
 // Sums the differences up. With `counts` they begin anew after each so many.
@@ -65,7 +64,7 @@ const ownerLabel = m => (m < 0 ? '?' : `m${m + 1}`);
 // What people know a member by: the instance id of a static member, else its client id, else its member id.
 function ownerName(g, m) {
   if (m < 0) return 'nobody known';
-  return text(g.owners.instance[m]) || text(g.owners.client[m]) || text(g.owners.id[m]);
+  return text(g.owners.instance_id[m]) || text(g.owners.client_id[m]) || text(g.owners.id[m]);
 }
 
 // The first index from `lo` on, below `hi`, whose value is above x; the values rise.

@@ -28,7 +28,7 @@ const memberWords = (g, m) => (m < 0 ? 'not known' : `${ownerLabel(m)}, ${ownerN
 function memberFacts(g, m) {
   if (m < 0) return [];
   const o = g.owners;
-  return [['member', memberWords(g, m)], ['member id', text(o.id[m])], ['client id', text(o.client[m])], ['instance id', text(o.instance[m])], ['process', text(o.process[m])]];
+  return [['member', memberWords(g, m)], ['member id', text(o.id[m])], ['client id', text(o.client_id[m])], ['instance id', text(o.instance_id[m])], ['process', text(o.process_id[m])]];
 }
 
 // Begin and end with their offsets; where records are missing, between which offsets they lie.
@@ -38,7 +38,7 @@ function endFacts(c, id) {
     : `not exact: first seen at offset ${from}, ${seldom[0] < 0 ? 'nothing earlier is known' : `not so at ${seldom[0]}`}`;
   const end = to < 0 ? 'open: it has not ended'
     : c.f[id] & TO_EXACT ? `exact, offset ${to}` : `not exact: still so at offset ${seldom[1]}, gone at ${to}`;
-  const rows = [['begin', begin], ['why it began', text(c.w[id])], ['end', end], ['why it ended', text(c.v[id])]];
+  const rows = [['begin', begin], ['why it began', text(c.from_why[id])], ['end', end], ['why it ended', text(c.to_why[id])]];
   if (seldom[3] >= 0) rows.push(['had to give it up since', stamp(seldom[3])]);
   if (seldom[2] > 0) rows.push(['missing values', String(seldom[2])]);
   return rows;
@@ -49,12 +49,12 @@ const FACTS = {
     const g = group(n), o = g.own, many = o.many[id] || 1, place = firstAbove(g.ownStarts, id, 0, g.ownStarts.length) - 1;
     if (many > 1) return [`${g.placeName(place)}: ${many} intervals`, [['', 'Short intervals, drawn as one to keep the page small. The tables of gold have them all.']]];
     const word = o.f[id] & CLASSIC ? 'generation' : 'member epoch';
-    const epochs = o.le[id] > 0 ? `${o.ep[id]} to ${o.ep[id] + o.le[id]}` : `${o.ep[id]}`;
+    const epochs = o.le[id] > 0 ? `${o.first_epoch[id]} to ${o.first_epoch[id] + o.le[id]}` : `${o.first_epoch[id]}`;
     return [`${g.placeName(place)} owned by ${ownerLabel(o.m[id])}`, [...memberFacts(g, o.m[id]), ...endFacts(o, id), [word, epochs]], o.m[id]];
   },
   life(n, id) {
     const g = group(n), l = g.lives, m = l.m[id];
-    return [`Member ${memberWords(g, m)}`, [...memberFacts(g, m), ['host', text(l.host[id])], ['rack', text(l.rack[id])], ...endFacts(l, id)], m];
+    return [`Member ${memberWords(g, m)}`, [...memberFacts(g, m), ['host', text(l.client_host[id])], ['rack', text(l.rack_id[id])], ...endFacts(l, id)], m];
   },
   free(n, id) {
     const g = group(n), f = g.free, place = firstAbove(g.freeStarts, id, 0, g.freeStarts.length) - 1;
@@ -66,28 +66,28 @@ const FACTS = {
   epoch(n, id) {
     const g = group(n), e = g.epochs, flags = e.f[id], word = flags & OLD_KIND ? 'Generation' : 'Group epoch';
     const settled = e.settled[id] >= 0 ? lasting(e.settled[id]) : flags & SUPERSEDED ? 'never: the next epoch came first' : 'not yet';
-    return [`${word} ${e.epoch[id]}`, [['group', g.id], ['why', text(e.why[id])], ['cause', CAUSES[e.cause[id]]], ['member', text(e.member[id])],
+    return [`${word} ${e.epoch[id]}`, [['group', g.id], ['why', text(e.why[id])], ['cause', text(e.cause[id])], ['member', text(e.member_id[id])],
       ['members', String(e.members[id])], ['target assignment after', e.target[id] < 0 ? 'there was none' : lasting(e.target[id])],
-      ['assignor', text(e.assignor[id])], ['partitions moved', e.moved[id] < 0 ? '' : String(e.moved[id])], ['settled after', settled],
+      ['assignor', text(e.assignor[id])], ['partitions moved', e.partitions_moved[id] < 0 ? '' : String(e.partitions_moved[id])], ['settled after', settled],
       ['offset', String(e.offset[id])], ['first of its kind', flags & ANEW ? 'yes: this was no rebalance' : ''],
       ['certain', flags & PERHAPS ? 'no: records are missing' : 'yes']]];
   },
   settle(n, id) { return FACTS.epoch(n, id); },
   claim(sp, id) {
     const c = coordinators.get(sp).claims;
-    return [`Sidecar ${c.node[id]} coordinated state partition ${sp}`, [['owner epoch', String(c.claim[id])], ['address', text(c.address[id])],
-      ['why', text(c.why[id])], ['offset', String(c.offset[id])], ['its member id', text(c.member[id])], ['generation of the sidecars', String(c.generation[id])],
+    return [`Sidecar ${c.node_id[id]} coordinated state partition ${sp}`, [['owner epoch', String(c.claim[id])], ['address', text(c.address[id])],
+      ['why', text(c.from_why[id])], ['offset', String(c.offset[id])], ['its member id', text(c.member_id[id])], ['generation of the sidecars', String(c.generation[id])],
       ['fenced', c.fenced[id] ? 'yes: it should have been kept out' : '']]];
   },
   away(sp, id) {
     const o = coordinators.get(sp).outages;
-    return [`State partition ${sp} without a coordinator`, [['at most', lasting(o.most[id])], ['between claims', `${o.former[id]} and ${o.claim[id]}`],
+    return [`State partition ${sp} without a coordinator`, [['at most', lasting(o.at_most_ms[id])], ['between claims', `${o.former_claim[id]} and ${o.claim[id]}`],
       ['offsets', `${o.offset[id]} to ${o.offset[id] + o.e[id]}`], ['', 'From the last record of the one to the claim of the next: it was away for no longer than that.']]];
   },
   find(_, id) {
-    const g = findings.g[id], kind = findings.kinds[findings.k[id]][1];
+    const g = findings.group[id], kind = findings.kinds[findings.k[id]][1];
     return [kind[0].toUpperCase() + kind.slice(1), [['', text(findings.text[id])], ['group', g < 0 ? '' : data.groups[g].id],
-      ['state partition', String(findings.sp[id])], ['offset', String(findings.o[id])]], findings.m[id]];
+      ['state partition', String(findings.partition[id])], ['offset', String(findings.offset[id])]], findings.owner[id]];
   },
 };
 
@@ -110,7 +110,7 @@ function showDetail() {
   const button = (words, onclick) => element('button', { type: 'button', onclick }, words);
   const more = [button('Zoom to it', () => lookAt(facts.a, facts.b)), button('Copy link', copyLink)];
   const { kind, owner, id } = parse(state.selected);
-  if (kind === 'find' && findings.g[id] >= 0 && state.group !== findings.g[id]) more.push(button('Open group', () => goToFinding(id)));
+  if (kind === 'find' && findings.group[id] >= 0 && state.group !== findings.group[id]) more.push(button('Open group', () => goToFinding(id)));
   if (kind !== 'find' && state.group < 0 && data.groups[owner] && ['epoch', 'settle'].includes(kind)) more.push(button('Open group', () => openAt(owner, facts)));
   if (facts.member >= 0 && state.group >= 0) more.push(button(state.owner === facts.member ? 'Show all members' : 'Only this member', () => highlight(facts.member)));
   box.replaceChildren(
@@ -140,12 +140,12 @@ function highlight(m) {
 }
 
 function goToFinding(i) {
-  if (findings.g[i] >= 0) showGroup(findings.g[i], true);
+  if (findings.group[i] >= 0) showGroup(findings.group[i], true);
   else if (state.group >= 0 && !concerns(i)) showGroup(-1, true);
   state.selected = `find.0.${i}`;
   lookAt(findings.t[i], findings.end[i]);
   showDetail();
-  const lane = findings.p[i] >= 0 ? lanes.find(l => l.key === `p${findings.p[i]}`) : null;
+  const lane = findings.place[i] >= 0 ? lanes.find(l => l.key === `p${findings.place[i]}`) : null;
   reveal(lane);
   toTimeline(lane);
   markFinding();

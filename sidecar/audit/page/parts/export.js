@@ -30,23 +30,23 @@ function laneEvents(pid, numbers, name, slices) {
 const instant = (pid, ms, name, args) => ({ ph: 'i', s: 'p', pid, tid: 0, ts: ms * 1000, name, args });
 
 function claimSlices(c) {
-  const claims = Array.from(c.claims.a, (a, n) => [a, c.claims.b[n], `sidecar ${c.claims.node[n]}, claim ${c.claims.claim[n]}`,
-    { offset: c.claims.offset[n], why: text(c.claims.why[n]), address: text(c.claims.address[n]) }]);
-  const outages = Array.from(c.outages.a, (a, n) => [a, c.outages.b[n], 'no coordinator', { at_most_ms: c.outages.most[n] }]);
+  const claims = Array.from(c.claims.a, (a, n) => [a, c.claims.b[n], `sidecar ${c.claims.node_id[n]}, claim ${c.claims.claim[n]}`,
+    { offset: c.claims.offset[n], why: text(c.claims.from_why[n]), address: text(c.claims.address[n]) }]);
+  const outages = Array.from(c.outages.a, (a, n) => [a, c.outages.b[n], 'no coordinator', { at_most_ms: c.outages.at_most_ms[n] }]);
   return [...claims, ...outages];
 }
 
 function groupEvents(n) {
   const g = group(n), pid = GROUPS + n, e = g.epochs, numbers = { next: 1 }, byName = new Map();
-  const epochs = Array.from(e.a, (a, i) => [a, e.b[i], `epoch ${e.epoch[i]}`, { why: text(e.why[i]), cause: CAUSES[e.cause[i]], members: e.members[i] }]);
+  const epochs = Array.from(e.a, (a, i) => [a, e.b[i], `epoch ${e.epoch[i]}`, { why: text(e.why[i]), cause: text(e.cause[i]), members: e.members[i] }]);
   const settling = Array.from(e.a, (a, i) => {
     const told = e.f[i] & SUPERSEDED ? 'superseded' : e.settled[i] >= 0 ? 'settled' : 'not settled yet';
-    return [a, e.settledAt[i], `epoch ${e.epoch[i]} ${told}`, { moved: e.moved[i] }];
+    return [a, e.settledAt[i], `epoch ${e.epoch[i]} ${told}`, { moved: e.partitions_moved[i] }];
   });
   g.lives.a.forEach((a, i) => {
     const m = g.lives.m[i], name = `member ${ownerName(g, m)}`;
     if (!byName.has(name)) byName.set(name, []);
-    byName.get(name).push([a, g.lives.b[i], ownerLabel(m), { member_id: text(g.owners.id[m]), began: text(g.lives.w[i]), ended: text(g.lives.v[i]) }]);
+    byName.get(name).push([a, g.lives.b[i], ownerLabel(m), { member_id: text(g.owners.id[m]), began: text(g.lives.from_why[i]), ended: text(g.lives.to_why[i]) }]);
   });
   const places = g.raw.places.map((_, p) => [g.placeName(p), placeSlices(g, p)]);
   const rows = [['group epoch', epochs], ['settling', settling], ...byName, ...places];
@@ -58,7 +58,7 @@ function placeSlices(g, p) {
   for (let i = g.ownStarts[p]; i < g.ownStarts[p] + o.n[p]; i++) {
     const many = o.many[i] || 1, m = o.m[i];
     out.push([o.a[i], o.b[i], many > 1 ? `${many} intervals` : ownerLabel(m),
-      { member_id: text(g.owners.id[m]), offset: o.offset[i], epoch: o.ep[i], began: text(o.w[i]), ended: text(o.v[i]) }]);
+      { member_id: text(g.owners.id[m]), offset: o.offset[i], epoch: o.first_epoch[i], began: text(o.from_why[i]), ended: text(o.to_why[i]) }]);
   }
   return out;
 }
@@ -71,9 +71,9 @@ function traceOf(n) {
   events.push(...processEvents(MARKS, 'marks'), ...data.marks.map(([ms, words, fault]) => instant(MARKS, ms, words, { fault })));
   for (let i = 0; i < data.groups.length; i++) if (n < 0 || i === n) for (const event of groupEvents(i)) events.push(event);
   for (let i = 0; i < findings.t.length; i++) {
-    const g = findings.g[i];
-    if (g < 0 ? !mine(findings.sp[i]) : n >= 0 && g !== n) continue;
-    events.push(instant(g < 0 ? COORDINATORS : GROUPS + g, findings.t[i], `${findings.kinds[findings.k[i]][1]}: ${text(findings.text[i])}`, { offset: findings.o[i] }));
+    const g = findings.group[i];
+    if (g < 0 ? !mine(findings.partition[i]) : n >= 0 && g !== n) continue;
+    events.push(instant(g < 0 ? COORDINATORS : GROUPS + g, findings.t[i], `${findings.kinds[findings.k[i]][1]}: ${text(findings.text[i])}`, { offset: findings.offset[i] }));
   }
   return { traceEvents: events, displayTimeUnit: 'ms', otherData: { title: data.title, verdict: data.verdict.head } };
 }

@@ -33,7 +33,7 @@ let findingsByGroup = null;
 function findingsOf(n) {
   if (!findingsByGroup) {
     findingsByGroup = new Map();
-    findings.g.forEach((g, i) => findingsByGroup.has(g) ? findingsByGroup.get(g).push(i) : findingsByGroup.set(g, [i]));
+    findings.group.forEach((g, i) => findingsByGroup.has(g) ? findingsByGroup.get(g).push(i) : findingsByGroup.set(g, [i]));
   }
   return findingsByGroup.get(n) || [];
 }
@@ -75,7 +75,7 @@ function marksLane() {
 
 function groupLanes(n) {
   const g = group(n), sp = g.raw.sp, e = g.epochs, since = g.raw.since;
-  const mine = [...findingsOf(n), ...findingsOf(-1).filter(i => findings.sp[i] === sp)].sort((x, y) => x - y);
+  const mine = [...findingsOf(n), ...findingsOf(-1).filter(i => findings.partition[i] === sp)].sort((x, y) => x - y);
   const word = g.raw.kinds.some(k => k !== 'classic') ? 'group epoch' : 'generation';
   const fixed = [
     ...marksLane(),
@@ -118,9 +118,9 @@ function memberLanes(g) {
 function placeLanes(g) {
   const overlaps = new Map();
   for (const i of findingsOf(g.n)) {
-    if (findings.p[i] < 0 || findings.k[i] > 1) continue;
-    if (!overlaps.has(findings.p[i])) overlaps.set(findings.p[i], []);
-    overlaps.get(findings.p[i]).push(i);
+    if (findings.place[i] < 0 || findings.k[i] > 1) continue;
+    if (!overlaps.has(findings.place[i])) overlaps.set(findings.place[i], []);
+    overlaps.get(findings.place[i]).push(i);
   }
   return g.raw.places.map((_, p) => {
     const run = (kind, of, begins) => layer(kind, g.n, of.a, of.b, begins[p], begins[p] + of.n[p]);

@@ -236,14 +236,14 @@ function paintFree(x, y, w, h) {
 
 function paintClaim(sp, id, x, y, w, h) {
   const c = coordinators.get(sp).claims;
-  pen.fillStyle = NODE_FILLS[c.node[id] % NODE_FILLS.length];
+  pen.fillStyle = NODE_FILLS[c.node_id[id] % NODE_FILLS.length];
   pen.globalAlpha = colours.strength;
   pen.fillRect(x, y, w, h);
   pen.globalAlpha = 1;
   pen.fillStyle = c.fenced[id] ? colours.fault : 'rgba(20,33,46,.55)';
   pen.fillRect(x, y, c.fenced[id] ? 3 : 1, h);
-  const full = `sidecar ${c.node[id]}, claim ${c.claim[id]}`;
-  label(w > 120 ? full : `sidecar ${c.node[id]}`, x, y, w, h, INK);
+  const full = `sidecar ${c.node_id[id]}, claim ${c.claim[id]}`;
+  label(w > 120 ? full : `sidecar ${c.node_id[id]}`, x, y, w, h, INK);
 }
 
 function paintAway(sp, id, x, y, w, h) {
@@ -253,7 +253,7 @@ function paintAway(sp, id, x, y, w, h) {
   pen.fillRect(x, y, w, h);
   Object.assign(pen, { strokeStyle: colours.fault, lineWidth: 1 });
   pen.strokeRect(x + 0.5, y + 0.5, Math.max(w - 1, 0.5), h - 1);
-  const words = `away ≤ ${lasting(coordinators.get(sp).outages.most[id])}`;
+  const words = `away ≤ ${lasting(coordinators.get(sp).outages.at_most_ms[id])}`;
   pen.font = '11px system-ui, sans-serif';
   const wide = pen.measureText(words).width;
   if (wide > w - 12) return;
@@ -293,7 +293,7 @@ function paintOverlap(id, x, y, w, h) {
   pen.fillRect(x, y, wide, h);
   Object.assign(pen, { strokeStyle: colour, lineWidth: 2 });
   pen.strokeRect(x, y, wide, h);
-  const words = `${findings.grave[id] === FAULT ? 'two owners' : 'perhaps two'}, ${ownerLabel(findings.m[id])} came`;
+  const words = `${findings.grave[id] === FAULT ? 'two owners' : 'perhaps two'}, ${ownerLabel(findings.owner[id])} came`;
   pen.font = '600 11px system-ui, sans-serif';
   if (wide < pen.measureText(words).width + 20 || h < 12) return;
   pen.fillStyle = colours.panel;

@@ -56,7 +56,7 @@ function showFindings() {
 }
 
 function findingRow(i) {
-  const g = findings.g[i], kind = findings.kinds[findings.k[i]][1];
+  const g = findings.group[i], kind = findings.kinds[findings.k[i]][1];
   const link = element('a', { href: `#s=find.0.${i}`, onclick: event => { event.preventDefault(); goToFinding(i); } },
     element('span', { className: `mark ${GRAVE[findings.grave[i]]}`, 'aria-label': GRAVE[findings.grave[i]] }),
     element('time', {}, stamp(findings.t[i], SECOND)), element('span', { className: 'what' }, element('span', { className: 'kind' }, `${kind} · `), g >= 0 && state.group < 0 ? element('b', {}, `${data.groups[g].id}: `) : '', text(findings.text[i])));

@@ -25,7 +25,7 @@ function searchGroup(n, has, wanted, out) {
     if (has(g.placeName(p))) out.push({ kind: 'partition', label: g.placeName(p), note: g.id, go: () => goToLane(n, `p${p}`, -1) });
   }
   for (let m = 0; m < o.id.length && out.length < HITS_SHOWN; m++) {
-    const names = [text(o.id[m]), text(o.client[m]), text(o.instance[m])];
+    const names = [text(o.id[m]), text(o.client_id[m]), text(o.instance_id[m])];
     if (names.some(has) || ownerLabel(m) === wanted) out.push({ kind: 'member', label: `${ownerLabel(m)} ${ownerName(g, m)}`, note: `${g.id} · ${names[0]}`, go: () => goToMember(n, m) });
   }
 }
