@@ -8,35 +8,24 @@ Only consumers own partitions. A member that is removed, or whose group is remov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame, pack
 from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
-from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
+from sidecar.audit.gold.steps import EARLIER, GROUP, MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake.files import duck_type
 from sidecar.audit.tables.layers import NAMED
 
 PENDING = duck_type(NAMED)
-GROUP = "state_partition, group_id"
 
 
-class Held(NamedTuple):
-    events: Frame
-    last: Frame
-    """Each member's assignment that counts, and later ones that wait."""
-    groups: Frame
-    """The last record of each group."""
-
-
-def classic(assignments: Frame, members: Frame, groups: Frame, was: Mapping[str, Frame]) -> Held:
-    """Returns holdings of classic groups. `was`: carried by the last batch."""
-    line = _line(assignments, members, groups, was["assignments"], was["assigned_groups"]).computed()
+def classic(b: Batch) -> Frame:
+    """Returns events in classic groups."""
+    line = _line(b).computed()
     heads = _heads(line)
     counted = _counted(line, heads).computed()
-    left = heads.query(f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {heads}
-            where not deleted and latest""")
-    return Held(_events(counted, heads), _last(counted, heads), left)
+    b.carry("assignments", _last(counted, heads))
+    b.carry("assigned_groups", heads.where("not deleted and latest"))
+    return _events(counted, heads)
 
 
 def _heads(line: Frame) -> Frame:
@@ -46,31 +35,29 @@ def _heads(line: Frame) -> Frame:
             from {line} where is_group""")
 
 
-def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Frame:
+def _line(b: Batch) -> Frame:
     """Returns all records of a group in one sequence. `n`: number of the group's own records so far; `life`: how often
     it was removed before; `g`: its last record before."""
-    rows = assignments.query(f"""
-        select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
-                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset,
-                false as waited from {assignments}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
-                false, null, null,
-                null, false from {members}
-            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from,
-                true,
-                protocol_type, assigned_generation, null, false from {groups}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
-                whole_from, false, null, null, at_offset, waited from {last}
-                where at_offset is not null or revision is distinct from {UNSURE}
-            union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
-                protocol_type, assigned_generation, null, false from {was}""")
+    of_group = "revision, deleted, protocol_type, assigned_generation"
+    of_member = f"{MEMBER}, offset, log_ms, written_ms, why, whole_from"
+    assignments, members, groups = (
+        b.whole_of(b.valid(f"classic_{name}")) for name in ("assignments", "members", "groups")
+    )
+    rows = b.db.query(f"""
+        select {of_member}, revision, deleted, generation, assigned, false as is_group, false as waited,
+                null as at_offset from {assignments}
+            union all by name select {of_member}, deleted, false as is_group, false as waited from {members}
+                where deleted
+            union all by name select *, '' as member_id, true as is_group from (
+                select {GROUP}, {of_group}, offset, log_ms, written_ms, why, whole_from from {groups}
+                union all by name select *, false as deleted from {b.was["assigned_groups"]})
+            union all by name select *, false as deleted, false as is_group from {b.was["assignments"]}
+                where at_offset is not null or revision is distinct from {UNSURE}""")
     return rows.query(f"""select *, sum(cast(is_group as int)) over w as n,
                 coalesce(sum(cast(is_group and deleted as int)) over earlier, 0) as life,
-                last_value(case when is_group then {pack("revision, deleted, protocol_type, assigned_generation")} end
-                    ignore nulls) over earlier as g
-            from {rows}
-            window w as (partition by {GROUP} {ORDER}),
-                earlier as (partition by {GROUP} {ORDER} rows between unbounded preceding and 1 preceding)""")
+                last_value(case when is_group then {pack(of_group)} end ignore nulls) over earlier as g
+            from {rows} window w as (partition by {GROUP} {ORDER}),
+                earlier as (partition by {GROUP} {ORDER} {EARLIER})""")
 
 
 def _counted(line: Frame, heads: Frame) -> Frame:

@@ -7,11 +7,8 @@ record that begins it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame, by_number, numbers, pack
-from sidecar.audit.gold.steps import graded
 
 GROUP = "state_partition, group_id, kind"
 NOT_YET = -1
@@ -20,10 +17,13 @@ TIMES_OF_AIM = pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")
 TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
 
 
-def epochs(rows: Frame, details: Frame) -> Frame:
-    """Returns the epochs of groups. `rows` and `details`: from rebalances.py."""
+def epochs(b: Batch, rows: Frame, details: Frame) -> Frame:
+    """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
+    known: otherwise there may have been a member without any record left. `rows` and `details`: from rebalances.py."""
     groups = numbers(GROUP, "g", rows)
-    return _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups)
+    found = _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups).computed()
+    b.carry("rebalances", _carried(found))
+    return _as_rebalances(found)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
@@ -84,35 +84,28 @@ KEPT = pack(
 )
 
 
-class _People(NamedTuple):
-    """Causes of epochs, by the place in a group's sequence (`nth`)."""
-
-    who: Frame
-    """The member that joined, changed or left at that place."""
-    prepared: Frame
-    """The start of a classic group's rebalance, and the last member that had joined, changed or left before it."""
-
-
-def _people(few: Frame, details: Frame) -> _People:
-    who = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
+def _people(few: Frame, details: Frame) -> tuple[Frame, Frame]:
+    """Returns causes of epochs, by the place in a group's sequence (`nth`): the member that joined, changed or left
+    there; the start of a classic group's rebalance, and the last such member before it."""
+    who = few.query(f"""select g, nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
                 written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
                 when s.b_there then 'changed' else 'joined' end) end as who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""").computed()
+            from {few} f join {details} s using (g, nth) where f.type in ('m', 'w')""").computed()
     prepared = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
                 else struct_pack(offset := f.offset, w := w.who) end as p_who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth
+            from {few} f join {details} s using (g, nth)
                 left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""")
-    return _People(who, prepared.computed())
+    return who, prepared.computed()
 
 
-def _began(few: Frame, details: Frame, groups: Frame, people: _People) -> Frame:
+def _began(few: Frame, details: Frame, groups: Frame, who: Frame, prepared: Frame) -> Frame:
     """Returns the records that began epochs, with the member that caused each."""
     return few.query(f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
                     case when p.p_who.offset = s.began.offset and n.kind = 'classic'
                     then p.p_who.w else w.who end as m
-                from {few} h join {details} s on h.g = s.g and h.nth = s.nth join {groups} n on h.g = n.g
-                    left join {people.who} w on h.g = w.g and h.who_at = w.nth
-                    left join {people.prepared} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
+                from {few} h join {details} s using (g, nth) join {groups} n using (g)
+                    left join {who} w on h.g = w.g and h.who_at = w.nth
+                    left join {prepared} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
             b as (select h.*, not coalesce(f.there, false) or coalesce(h.revision <= lag(h.revision) over w, false)
                     as anew,
                 lag(h.epoch) over w as former_epoch, coalesce(m.written_ms = h.began.written_ms
@@ -127,12 +120,12 @@ def _began(few: Frame, details: Frame, groups: Frame, people: _People) -> Frame:
 
 def _grouped(few: Frame, details: Frame, groups: Frame) -> Frame:
     """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
-    people = _people(few, details)
+    who, prepared = _people(few, details)
     marks = few.query(f"""select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
                 min(nth) filter (where complete) as complete_at
-            from {few} group by g, n""")
-    began = _began(few, details, groups, people)
+            from {few} group by all""")
+    began = _began(few, details, groups, who, prepared)
     return few.query(f"""
         with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
                 lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
@@ -143,32 +136,27 @@ def _grouped(few: Frame, details: Frame, groups: Frame) -> Frame:
             select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
                 (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
             l.live, w.who, p.p_who, o.acc.head_offset as w_offset
-            from a join {groups} n on a.g = n.g
+            from a join {groups} n using (g)
             left join {few} l on a.latest and a.g = l.g and a.last_at = l.nth
-            left join {people.who} w on l.g = w.g and l.who_at = w.nth
-            left join {people.prepared} p on l.g = p.g and l.prepared_at = p.nth
+            left join {who} w on l.g = w.g and l.who_at = w.nth
+            left join {prepared} p on l.g = p.g and l.prepared_at = p.nth
             left join (select g, acc from {details} where type = 'w') o on a.g = o.g""")
 
 
-def as_rebalances(found: Frame, whole: Frame) -> Frame:
-    """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
-    known: otherwise there may have been a member without any record left."""
-    rows = found.query(f"""
-        with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
-                h.head.member_id,
-                h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
+def _as_rebalances(found: Frame) -> Frame:
+    return found.query(f"""
+        with a as (select {GROUP}, unnest(h.head), target as aim, done, n_offset,
+                n_offset is not null and done is null as superseded,
                 n_offset is null and done is null as open from {found} where h.there and not h.done)
-            select state_partition, group_id, kind, epoch, anew, back as went_back, began.offset as from_offset,
-                began.ms as from_ms, began.written_ms as from_written_ms, began.why, cause, member_id, members,
-                aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
-                aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
-                done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
-                coalesce(done.offset, n_offset) as until_offset,
+            select *, back as went_back, began.offset as from_offset, began.ms as from_ms,
+                began.written_ms as from_written_ms, began.why as why, aim.offset as target_offset,
+                aim.ms as target_ms, aim.written_ms as target_written_ms, aim.assignor as assignor,
+                aim.moved as partitions_moved, done.offset as settled_offset, done.ms as settled_ms,
+                done.written_ms as settled_written_ms, coalesce(done.offset, n_offset) as until_offset,
                 case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""")
-    return graded(rows, whole, "since_offset", "until_offset")
 
 
-def carried(found: Frame) -> Frame:
+def _carried(found: Frame) -> Frame:
     return found.query(f"""
         select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
                 head := case when h.there then {KEPT} end, live := live, who := who, p_who := p_who,
@@ -181,40 +169,25 @@ NEVER = 9223372036854775807
 """Birth of a group that existed before a part of the log was lost: which of its members left then is unknown."""
 
 
-def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame]) -> Frame:
+def births(b: Batch, groups: Frame) -> Frame:
     """Returns the offset from which everything of a group was read, although a part of its state partition was not.
-    `groups` and `classic`: records; `was`: carried tables of the last batch.
+    `groups`: records of those with epochs.
 
     Compaction keeps the last record of each key, so it leaves every current member visible. Offsets that were never
     read hide members, and members that left, without any record behind them. So the number of a group's members, and
     whether all have settled, is known only for a group that began later: its own record has revision 1, and the turn
     that wrote that record was read as a whole."""
-    lost = cuts.query(f"select distinct state_partition from {cuts} where is_new and from_offset > 0")
-    born = "where revision = 1 and not deleted"
-    records = f"""select state_partition, group_id, kind, offset, written_ms from {groups} {born} union all
-        select state_partition, group_id, 'classic', offset, written_ms from {classic} {born}"""
-    return cuts.query(f"""with old as (select state_partition, group_id, kind, offset from {was["births"]}
-                where offset = {NEVER} or state_partition not in (select state_partition from {lost})
-            union all select state_partition, group_id, kind, {NEVER} from (
-                select state_partition, group_id, kind from {was["people"]}
-                union select state_partition, group_id, kind from {was["rebalances"]})
-                where state_partition in (select state_partition from {lost})),
+    lost = b.cuts.query(f"select distinct state_partition from {b.cuts} where is_new and from_offset > 0")
+    records = f"""select {GROUP}, revision, deleted, offset, written_ms from {groups} union all by name
+        select *, 'classic' as kind from {b.valid("classic_groups")}"""
+    return lost.query(f"""with old as (select {GROUP}, offset from {b.was["births"]}
+                where offset = {NEVER} or state_partition not in {lost}
+            union all select {GROUP}, {NEVER} from (
+                select {GROUP} from {b.was["people"]} union select {GROUP} from {b.was["rebalances"]})
+                where state_partition in {lost}),
             last as (select state_partition, max(until_offset) as until_offset,
-                arg_max(written_ms, until_offset) as written_ms from {cuts} group by state_partition),
-            new as (select r.* exclude (written_ms) from ({records}) r join last c
-                on r.state_partition = c.state_partition and r.offset >= c.until_offset
-                    and r.written_ms <> c.written_ms)
-            select state_partition, group_id, kind,
-                case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
-            from (select * from old union all select * from new) group by state_partition, group_id, kind""").computed()
-
-
-def graded_by_births(rows: Frame, births: Frame, cuts: Frame) -> Frame:
-    """Grades rows behind unread offsets as possible, unless their group was born behind those offsets."""
-    return rows.query(f"""
-        select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
-                then 'possible' else grade end as grade)
-            from {rows} r
-            left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
-                from {cuts} group by state_partition) c using (state_partition)
-            left join {births} b using ({GROUP})""")
+                arg_max(written_ms, until_offset) as written_ms from {b.cuts} group by all),
+            new as (select {GROUP}, offset from ({records}) r join last c using (state_partition)
+                where offset >= until_offset and r.written_ms <> c.written_ms and revision = 1 and not deleted)
+            select {GROUP}, case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
+            from (select * from old union all select * from new) group by all""").computed()

@@ -8,8 +8,7 @@ An event's `type`: `a` assigned, `p` only pending revocation, `x` gone, `k` stil
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame
 from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
 
@@ -20,24 +19,21 @@ CHANGE = f"{HOLDER}, offset, log_ms, written_ms, why, adjacent, b_offset, missin
 before it. `b_offset` and `b_epoch` are of the record before it, null if that was a tombstone."""
 
 
-class Held(NamedTuple):
-    """Holdings. `last`: each member's last record, carried to the next batch."""
-
-    events: Frame
-    last: Frame
-
-
-def modern(current: Frame, members: Frame, last: Frame) -> Held:
-    """Returns holdings of groups with epochs. `current`: valid records with `whole_from`; `members`: tombstones of
-    members, which hold nothing from then on; `last`: carried by the last batch. Holdings are compared only where a
-    record differs from the one before."""
+def modern(b: Batch) -> Frame:
+    """Returns events in groups with epochs. A member that is removed holds nothing from then on. Holdings are compared
+    only where a record differs from the one before."""
+    current = b.every(
+        "current",
+        lambda m: {
+            kind: f"member_id, member_epoch, {assigned} as assigned, {pending} as pending"
+            for kind, (assigned, pending) in m.held.items()
+        },
+    )
+    removed = b.every("members", lambda m: dict.fromkeys(m.held, "member_id")).where("deleted")
     rows = current.query(f"""
-        select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
-                whole_from, false as carried from {current}
-            union all select {HOLDER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
-                from {members}
-            union all select {HOLDER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
-                null, true from {last}""")
+        select *, false as carried from {b.whole_of(current)}
+            union all by name select * exclude (revision), false as carried from {b.whole_of(removed)}
+            union all by name select *, false as deleted, true as carried from {b.was["holdings"]}""")
     changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live
         or assigned is distinct from b_assigned or pending is distinct from b_pending)"""
     chain = rows.query(f"""with a as (select *,
@@ -49,11 +45,10 @@ def modern(current: Frame, members: Frame, last: Frame) -> Held:
                 case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
                 {changed} as changed
             from a where latest or {changed}""").computed()
+    b.carry("holdings", chain.where("latest and not deleted"))
     changes = chain.query(f"""select {CHANGE}, assigned, pending, case when b_live then b_assigned end as b_assigned,
             case when b_live then b_pending end as b_pending from {chain} where changed""")
-    left = chain.query(f"""select {HOLDER}, offset, revision, member_epoch, assigned, pending from {chain}
-            where latest and not deleted""")
-    return Held(events(changes, "topic_id"), left)
+    return events(changes, "topic_id")
 
 
 def events(changes: Frame, key: str) -> Frame:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, numbers, pack
+from sidecar.audit.gold.frames import Frame, numbers, pack
 from sidecar.audit.moments import LAST_MS
 from sidecar.audit.tables.layers import FROM_KEY, SILVER, SILVER_TABLES
 from sidecar.state.fold import UNFENCED
 
+GROUP = "state_partition, group_id"
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
 ORDER = "order by offset"
+EARLIER = "rows between unbounded preceding and 1 preceding"
 
 
 def bounded(frame: Frame, name: str) -> Frame:
@@ -30,33 +32,28 @@ def valid(frame: Frame) -> Frame:
     return frame.where(f"not {VOID}")
 
 
-def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
+def keyed(silver: Mapping[str, Frame]) -> Frame:
     """Returns every readable record with its key, without its contents; those of fenced coordinators with the
     reason."""
     selects = []
-    for kind, table in SILVER.items():
-        if table.name not in silver:
-            continue
+    for kind in [kind for kind, table in SILVER.items() if table.name in silver] or ["schema"]:
         void = "false" if kind in UNFENCED else VOID
         selects.append(
             f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
                 {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, {void} as void,
                 case when {void} then why end as why
-                from {silver[table.name]}"""
+                from {silver[SILVER[kind].name]}"""
         )
-    if not selects:
-        return keyed(db, {"schemas": db.empty(SILVER["schema"])})
-    return db.query(" union all ".join(selects))
+    return silver["schemas"].query(" union all ".join(selects))
 
 
 def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
     """Returns all offsets that were never read, with `written_ms` of the first record behind them. `new`: those right
     before this batch."""
-    return keys.query(f"""select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
-                select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
-                union all select state_partition, from_offset, until_offset, null, true from {new}) c
-            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys}
-                group by state_partition) f on c.state_partition = f.state_partition""").computed()
+    return keys.query(f"""select c.* replace (coalesce(c.written_ms, f.written_ms) as written_ms) from (
+                select *, false as is_new from {before} union all by name select *, true as is_new from {new}) c
+            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys} group by all) f
+            using (state_partition)""").computed()
 
 
 def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame) -> Frame:
@@ -176,26 +173,6 @@ def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame) -> Frame:
             where d.whole_from is not null or until is null""")
 
 
-def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
-    """Returns the rows with their `grade`: `proven` where everything is known from `begin` to `end`
-    (null: until now)."""
-    return rows.query(f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
-            from {rows} r left join {stretches} w on r.state_partition = w.state_partition
-                and {begin} >= whole_from and ({end} < until or until is null)""")
-
-
-def graded_before(rows: Frame, unknown: Frame, end: str, begin: str, of: str) -> Frame:
-    """Grades rows as possible that do not end before the least `begin` in `unknown`, which has the columns `of`."""
-    return rows.query(f"""
-        select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
-            from {rows} r left join (select {of}, min({begin}) as begin from {unknown} group by {of}) c using ({of})""")
-
-
-def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
-    """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
-    return graded_before(rows, cuts, end, "until_offset", "state_partition")
-
-
 def unreadable(corrupt: Frame, was: Frame) -> Frame:
     """Returns for each key of a group the first and the last record that cannot be read. `was`: of the batches before.
     Kinds that are not known here say nothing of those that are."""
@@ -247,21 +224,13 @@ def lives(rows: Frame) -> Frame:
                 e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""")
 
 
-GROUP = "state_partition, group_id"
-
-
 def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
     rows = records.query(f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {records}
-            union all select {GROUP}, -1, null, null, null, {old} from {was}""")
+            union all by name select {GROUP}, -1 as n, {old} from {was}""")
     linked = rows.query(f"""select *, lag(value) over w as before, lead(1) over w is null as latest
         from {rows} window w as (partition by {GROUP}, member_id order by n)""")
     return linked.where("latest or value is distinct from before").computed()
-
-
-def left(chain: Frame, column: str) -> Frame:
-    """Returns the last values of a `chain`, for the next batch."""
-    return chain.where("latest and value is not null").select(f"{GROUP}, member_id, value as {column}")
 
 
 def begun_or_ended(named: Frame) -> Frame:

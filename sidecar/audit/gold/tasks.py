@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from sidecar.audit.gold.batch import Batch, Frames
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold
+from sidecar.audit.gold.fold import Cuts, fold
 from sidecar.audit.gold.frames import Database, database
 from sidecar.audit.lake.files import TableWriter, Target, reports, typed
 from sidecar.audit.tables.columns import Table
@@ -78,7 +79,7 @@ def gold_of_units(units: Sequence[Unit], work: Work, ids: Iterator[int]) -> list
     return reports(writers)
 
 
-def _folded(db: Database, unit: Unit, work: Work) -> Folded:
+def _folded(db: Database, unit: Unit, work: Work) -> Batch:
     mine = f"state_partition in ({', '.join(map(str, unit.partitions))})"
 
     def read(known: Mapping[str, Table], files: Mapping[str, Sequence[str]]) -> Frames:
@@ -88,7 +89,7 @@ def _folded(db: Database, unit: Unit, work: Work) -> Folded:
     return fold(db, read(SILVER_TABLES, work.silver), read(CARRIED, work.carried), cut)
 
 
-def _write(folded: Folded, work: Work, writers: dict[str, TableWriter]) -> None:
+def _write(folded: Batch, work: Work, writers: dict[str, TableWriter]) -> None:
     for layer, known, frames in (("gold", GOLD, folded.gold), ("carried", CARRIED, folded.carried)):
         for name, frame in frames.items():
             target = work.targets.get(f"{layer}.{name}")
