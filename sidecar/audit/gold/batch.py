@@ -24,7 +24,7 @@ GRADED = {
 """Tables that tell of everybody in a group, and the columns of the offsets from which and up to which they do (null:
 until now)."""
 OF_NEW_GROUPS = ("rebalances", "unowned")
-"""Those whose rows may be proven behind offsets that were never read: of a group that began there (epochs.births)."""
+"""Tables whose rows may be proven behind offsets that were never read: of a group that began there (epochs.births)."""
 
 
 class _Tables(dict[str, Frame]):

@@ -3,13 +3,13 @@ fenced coordinators; and the coverage of each partition and group."""
 
 from __future__ import annotations
 
-from sidecar.audit.gold.frames import Frame, pack
-from sidecar.audit.gold.steps import EARLIER
+from sidecar.audit.gold.frames import Frame
+from sidecar.audit.gold.steps import EARLIER, GROUP
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.fold import UNFENCED
 
-LOGGED = pack("offset, ms = log_ms, written_ms")
-AT = pack("offset, ms = log_ms")
+LOGGED = "struct_pack(offset, ms := log_ms, written_ms)"
+AT = "struct_pack(offset, ms := log_ms)"
 CLAIM_FIELDS = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
@@ -63,11 +63,11 @@ def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
 def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
     """Returns the coverage of each group. `revisions`: from steps.py."""
     read = f"arg_min({AT}, offset) as f, arg_max({AT}, offset) as l, count(*) as records"
-    return keys.query(f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
+    return keys.query(f"""select {GROUP}, min(f) as f, max(l) as l, sum(records) as records,
                 coalesce(sum(missing), 0) as missing, max(s) as s from (
-                select state_partition, group_id, {read} from {keys} group by all
+                select {GROUP}, {read} from {keys} group by all
                 union all by name select state_partition, '' as group_id, {read} from {corrupt} group by all
-                union all by name select state_partition, group_id, sum(missing) as missing,
+                union all by name select {GROUP}, sum(missing) as missing,
                     arg_max({AT}, offset) as s from {revisions} where missing > 0 group by all
                 union all by name select * from {was})
             group by all""")

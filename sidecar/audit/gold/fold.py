@@ -16,11 +16,11 @@ from sidecar.audit.gold.batch import Batch, Frames
 from sidecar.audit.gold.classic import classic
 from sidecar.audit.gold.frames import Database, Frame
 from sidecar.audit.gold.holders import holders, lacking, standbys_wanted
-from sidecar.audit.gold.holdings import modern
+from sidecar.audit.gold.holdings import HOLDER, MEMBER, modern
 from sidecar.audit.gold.kinds import CLASSIC, CONSUMER, PROCESS, SHARE, TASKS
 from sidecar.audit.gold.members import members
 from sidecar.audit.gold.shares import NO_MEMBER
-from sidecar.audit.gold.steps import cuts, keyed, read, revisions, stretches, unreadable, unsure
+from sidecar.audit.gold.steps import GROUP, cuts, keyed, read, revisions, stretches, unreadable, unsure
 from sidecar.audit.tables.layers import ROLES
 from sidecar.state.fold import HOLDING
 
@@ -70,7 +70,7 @@ def _partitions(b: Batch, new: Cuts) -> None:
     b.cuts = cuts(keys, b.db.rows(pa.Table.from_pylist(rows, schema=CUT)), b.was["cuts"])
     b.carry("cuts", b.cuts)
     seen = read(keys, corrupt, b.was["read"], b.cuts)
-    last = stretches(revised, seen, b.was["read"], b.cuts).computed()
+    last = stretches(revised, seen, b.cuts).computed()
     b.carry("read", last.where("until is null"))
     b.whole = last.where("whole_from is not null").select("state_partition, whole_from, until").computed()
     claims = coordinators.claims(b.silver["claims"], keys, b.was["claims"])
@@ -85,12 +85,11 @@ def _partitions(b: Batch, new: Cuts) -> None:
 
 def _in_processes(b: Batch) -> Frame:
     """Returns current assignments of streams members, each with the member's process by its last record before."""
-    member = "state_partition, group_id, member_id"
     return b.db.query(f"""select c.*, m.process_id from {b.silver["streams_current"]} c asof left join (
-                select {member}, offset, process_id from {b.valid("streams_members")}
-                union all select state_partition, group_id, key_id, last_offset, payload.process_id
+                select {MEMBER}, offset, process_id from {b.valid("streams_members")}
+                union all select {GROUP}, key_id, last_offset, payload.process_id
                     from {b.was["lives"]} where kind = 'streams') m
-            using ({member}, offset)""")
+            using ({MEMBER}, offset)""")
 
 
 def _holdings(b: Batch) -> Frame:
@@ -107,12 +106,11 @@ def _holdings(b: Batch) -> Frame:
 def _owners(b: Batch, events: Frame, standbys: Frame | None) -> None:
     """Folds the tables about owners, from events of holdings."""
     intervals, overlaps, unowned, kinds = ownership.owned(b, events)
-    member = "state_partition, group_id, kind, member_id"
-    last = b.db.query(f"""select {member}, member_epoch as epoch, offset from {b.carried["holdings"]}
-            union all select state_partition, group_id, 'classic', member_id, generation, offset
+    last = b.db.query(f"""select {HOLDER}, member_epoch as epoch, offset from {b.carried["holdings"]}
+            union all select {MEMBER}, 'classic', generation, offset
                 from {b.carried.get("assignments", b.was["assignments"])} where at_offset is not null""")
     ended = last.query(f"""select i.* replace (coalesce(last_epoch, epoch) as last_epoch)
-            from {intervals} i left join {last} e using ({member})""")
+            from {intervals} i left join {last} e using ({HOLDER})""")
     unsure_members = last.query(f"""select e.* from {last} e join {b.unreadable} u
             on e.state_partition = u.state_partition and e.group_id = u.group_id and e.member_id = u.sub_id
                 and u.kind in {HOLDING} and u.last_offset > e.offset""")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame
+from sidecar.audit.gold.holdings import PLACE as HELD
 from sidecar.audit.gold.members import REPLICAS, STANDBYS
 from sidecar.audit.gold.shares import PLACE
 from sidecar.audit.gold.steps import GROUP, begun_or_ended, chain
 
-HELD = "state_partition, group_id, kind, topic_key, partition"
 STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_topics) > 0), lambda s: s.subtopology)"
 
 

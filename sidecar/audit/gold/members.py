@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sidecar.audit.gold.batch import Batch
-from sidecar.audit.gold.frames import Frame, kinds, pack
+from sidecar.audit.gold.frames import Frame, kinds
 from sidecar.audit.gold.kinds import CLASSIC, HEAD, MODERN
 from sidecar.audit.gold.steps import GROUP, lives
 from sidecar.state.keys import ROSTER
@@ -52,14 +52,12 @@ TOLD = {
 
 def members(b: Batch) -> None:
     """Makes the tables of members and other keys that have lives, of settings, and of stale claims."""
-    keys = lives(b.whole_of(_records(b)).select(f"*, {pack(FIELDS)} as payload")).computed()
+    keys = lives(b.whole_of(_records(b)).select(f"*, struct_pack({FIELDS}) as payload")).computed()
     b.carry("lives", keys.where("open"))
     there = kinds(keys)
     for name, (of, which, columns) in TOLD.items():
         if not there.isdisjoint(of):
-            # A tuple of one has no form of SQL, so each list of kinds has an empty one.
-            rows = keys.where(f"kind in {(*of, '')} and {which}")
-            b.add(name, rows.select(f"* exclude (state), {columns}"))
+            b.add(name, keys.where(f"kind in {of} and {which}").select(f"* exclude (state), {columns}"))
     if "settings" in b.silver:
         # The sidecars' own entries in the roster are no settings.
         rows = b.silver["settings"].where(f"group_id <> '' or name not like '%{ROSTER}'")
@@ -72,11 +70,11 @@ def _records(b: Batch) -> Frame:
     """Returns the valid records of all keys that have lives, without their payload, and the open lives of the last
     batch."""
     was = b.was["lives"]
-    acc = pack("from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen")
+    acc = "from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen"
     selects = [
         f"""select {GROUP}, kind, key_id, state, last_offset as offset, null as log_ms,
             null as written_ms, null as why, last_revision as revision, false as deleted, true as carried,
-            {acc} as acc, unnest(payload) from {was}"""
+            struct_pack({acc}) as acc, unnest(payload) from {was}"""
     ]
     for of in LIVES:
         if of.table in b.silver:

@@ -10,17 +10,17 @@ certain: only these prove an overlap.
 from __future__ import annotations
 
 from sidecar.audit.gold.batch import Batch
-from sidecar.audit.gold.frames import Frame, by_number, kinds, numbers, pack
+from sidecar.audit.gold.frames import Frame, by_number, kinds, numbers
+from sidecar.audit.gold.holdings import PLACE
 from sidecar.audit.gold.steps import EARLIER
 
-PLACE = "state_partition, group_id, kind, topic_key, partition"
 EVER = 9223372036854775807
 """Offset of an end that has not come yet."""
-STATE = pack("offset, type, ms, written_ms")
+STATE = "struct_pack(offset, type, ms, written_ms)"
 IN_ORDER = "order by phase, s_offset, member_id, asked desc"
 BEFORE = f"partition by p {IN_ORDER} {EARLIER}"
 """Window over all earlier beginnings at a place, first those that the last batch carried."""
-FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
+FROM = "struct_pack(offset, ms, written_ms, why, not_before, exact, epoch, topic)"
 
 
 def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
@@ -43,7 +43,7 @@ def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
 def _named(rows: Frame, places: Frame) -> Frame:
     return rows.query(f"""
         select n.* exclude (p), case when n.kind in ('consumer', 'share') then n.topic_key end as topic_id,
-            r.* exclude (p) from {rows} r join {places} n on r.p = n.p""")
+            r.* exclude (p) from {rows} r join {places} n using (p)""")
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
@@ -115,10 +115,10 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
     earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
+    of_end = "from_offset, member_id, ms := end_ms, written_ms := end_written_ms"
     rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
-                {pack("reach, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as c,
-                {pack("reach = end_offset, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as o,
+                struct_pack(reach, {of_end}) as c, struct_pack(reach := end_offset, {of_end}) as o,
                 null as was_c, null as was_o from {stretches}
             union all by name select * exclude (c, o), 0 as phase, true as asked, c as was_c, o as was_o
                 from {doubtful}
@@ -129,10 +129,10 @@ def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, 
     near = rows.query(f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
             from {rows} window w as (partition by p {IN_ORDER})""").computed()
     shared = near.query(f"select distinct p from {near} where po.reach > s_offset or was_doubtful").computed()
-    before = near.query(f"""select {kept}, pc, po from {near} n anti join {shared} s on n.p = s.p where asked
+    before = near.query(f"""select {kept}, pc, po from {near} anti join {shared} using (p) where asked
             union all select {kept}, pc, po from (
                 select *, greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
-                from {rows} r semi join {shared} s on r.p = s.p window w as ({BEFORE}))
+                from {rows} semi join {shared} using (p) window w as ({BEFORE}))
             where asked""").computed()
     return rows, before
 
@@ -146,8 +146,7 @@ def _longest(rows: Frame) -> Frame:
 def _doubtful(rows: Frame, before: Frame) -> Frame:
     """Returns doubtful beginnings with the longest lasting earlier stretch that has ended. Few places have any."""
     return rows.query(f"""
-        with a as (select r.* from {rows} r semi join (select p from {before} where po.reach = {EVER}) b
-                    on r.p = b.p),
+        with a as (select * from {rows} semi join (select p from {before} where po.reach = {EVER}) using (p)),
             b as (select *, greatest(max(o) over w, was_o) as po,
                 greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
                 greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o

@@ -4,25 +4,26 @@ target moves, generations of classic groups. They form one sequence, from which 
 from __future__ import annotations
 
 from sidecar.audit.gold.batch import Batch
-from sidecar.audit.gold.epochs import GROUP, NOT_YET
-from sidecar.audit.gold.frames import Frame, pack
+from sidecar.audit.gold.epochs import NOT_YET
+from sidecar.audit.gold.frames import Frame
 from sidecar.audit.gold.holdings import HOLDER
 from sidecar.audit.gold.kinds import MODERN
-from sidecar.audit.gold.steps import EARLIER, ORDER
+from sidecar.audit.gold.steps import EARLIER, GROUP, OF_KIND, ORDER
 
-REC = pack("offset, ms, written_ms, why")
-LOGGED = pack("offset, ms = log_ms, written_ms, why")
-AIM = pack("offset, ms = log_ms, written_ms, assignor, moved, since")
-AIM_OF_CLASSIC = pack("offset, ms, written_ms, assignor = protocol, moved, since = offset")
+REC = "struct_pack(offset, ms, written_ms, why)"
+LOGGED = "struct_pack(offset, ms := log_ms, written_ms, why)"
+AIM = "struct_pack(offset, ms := log_ms, written_ms, assignor, moved, since)"
+AIM_OF_CLASSIC = "struct_pack(offset, ms, written_ms, assignor := protocol, moved, since := offset)"
 
 
 def new_epochs(b: Batch) -> Frame:
     """Returns the group records, without those of streams groups that only change other facts in the same epoch."""
     groups = b.every("groups", lambda m: {m.kind: "epoch"})
     return groups.query(f"""select * exclude (carried, before) from (
-                select *, lag(epoch) over (partition by {GROUP} {ORDER}) as before from (
-                    select *, false as carried from {groups} union all by name
-                    select {GROUP}, -1 as offset, acc.head.epoch as epoch, true as carried from {b.was["rebalances"]}))
+                select *, lag(epoch) over (partition by {OF_KIND} {ORDER}) as before from (
+                    select *, false as carried from {groups}
+                    union all by name select {OF_KIND}, -1 as offset, acc.head.epoch as epoch, true as carried
+                    from {b.was["rebalances"]}))
             where not carried and (kind <> 'streams' or deleted or epoch is distinct from before)""").computed()
 
 
@@ -32,36 +33,33 @@ def _people(b: Batch) -> Frame:
     current = b.every("current", lambda m: {m.kind: f"member_id, member_epoch, {m.steady} as steady"})
     members = b.every("members", lambda m: {m.kind: "member_id"})
     was = b.was["people"]
-    record = f"{GROUP}, member_id, offset, log_ms, written_ms, not deleted as there, false as carried"
+    record = f"{OF_KIND}, member_id, offset, log_ms, written_ms, not deleted as there, false as carried"
     rows = current.query(f"""
         select {record}, 'c' as type, case when steady then member_epoch end as reached from {current}
             union all by name select {record}, 'm' as type from {members}
             union all by name select {record}, 'm' as type from (select *, 'classic' as kind
                 from {b.valid("classic_members")})
-            union all by name select {GROUP}, member_id, -1 as offset, 'm' as type, true as there, true as carried
+            union all by name select {OF_KIND}, member_id, -1 as offset, 'm' as type, true as there, true as carried
                 from {was} where member
-            union all by name select {GROUP}, member_id, -2 as offset, 'c' as type, true as there, reached,
+            union all by name select {OF_KIND}, member_id, -2 as offset, 'c' as type, true as there, reached,
                 true as carried from {was}""")
     chain = rows.query(f"""
         select *, coalesce(last_value(case when type = 'm' then there end ignore nulls) over earlier, false)
                     as b_there,
                 last_value(case when type = 'c' then coalesce(reached, {NOT_YET}) end ignore nulls) over earlier
                     as b_reached
-            from {rows} window earlier as (partition by {GROUP}, member_id {ORDER} {EARLIER})""")
-    line = chain.query(f"""select {GROUP}, member_id, offset, log_ms, written_ms, type, there, b_there, reached,
+            from {rows} window earlier as (partition by {OF_KIND}, member_id {ORDER} {EARLIER})""")
+    line = chain.query(f"""select {OF_KIND}, member_id, offset, log_ms, written_ms, type, there, b_there, reached,
                 case when type = 'm' then cast(there as int) - cast(b_there as int) else 0 end as came,
                 case when b_there then nullif(b_reached, {NOT_YET}) end as from_epoch,
                 case when type = 'c' and b_there then reached
                     when type = 'm' and there then nullif(b_reached, {NOT_YET}) end as to_epoch
             from {chain} where not carried""")
-    b.carry(
-        "people",
-        rows.query(f"""select *, coalesce(m.there, false) as member, c.reached as reached from (
-                select {GROUP}, member_id, arg_max(struct_pack(there := there), offset) filter (where type = 'm') as m,
-                    arg_max(struct_pack(reached := reached), offset) filter (where type = 'c') as c
-                    from {rows} group by all)
-            where m.there or c.reached is not null"""),
-    )
+    left = rows.query(f"""select *, coalesce(m.there, false) as member, c.reached as reached from (
+                select {OF_KIND}, member_id, arg_max(struct_pack(there), offset) filter (where type = 'm') as m,
+                    arg_max(struct_pack(reached), offset) filter (where type = 'c') as c from {rows} group by all)
+            where m.there or c.reached is not null""")
+    b.carry("people", left)
     return line.computed()
 
 
@@ -74,54 +72,41 @@ def _targets(b: Batch) -> Frame | None:
     names = [m.tables + name for m in MODERN for name in ("targets", "target_members")]
     if b.idle(names, ("target_members", "target_changes", "complete_targets")):
         return None
-    targets = b.every("targets", lambda m: {m.kind: "epoch, assignor"}).computed()
-    moved = _moved(_changes(b, targets), b.was["complete_targets"])
-    latest = f"select {GROUP}, offset from {targets} union all by name select * from {b.was['complete_targets']}"
-    b.carry("complete_targets", b.db.query(f"select {GROUP}, max(offset) as offset from ({latest}) group by all"))
-    return targets.query(f"""select {GROUP}, offset, 't' as type, log_ms, written_ms, true as there, epoch,
-            {AIM} as target from {targets} left join {moved} using ({GROUP}, offset) where not deleted""")
+    targets, was = b.every("targets", lambda m: {m.kind: "epoch, assignor"}).computed(), b.was["complete_targets"]
+    changes = _changes(b)
+    of = " and ".join(f"c.{name} = t.{name}" for name in OF_KIND.split(", "))
+    changes = changes.query(f"""select c.*, t.offset as target from {changes} c asof left join {targets} t
+            on {of} and c.offset < t.offset""").computed()
+    b.carry("target_changes", changes.where("target is null"))
+    latest = f"select {OF_KIND}, offset from {targets} union all by name select * from {was}"
+    b.carry("complete_targets", was.query(f"select {OF_KIND}, max(offset) as offset from ({latest}) group by all"))
+    return targets.query(f"""with gains as (select {OF_KIND}, target, member_id, place, sum(gain) as gain from {changes}
+                where target is not null group by all),
+            moves as (select {OF_KIND}, target as offset, count(distinct place) filter (where gain > 0) as moved
+                from gains group by all),
+            a as (select t.*, coalesce(moved, 0) as moved, coalesce(lag(t.offset) over
+                    (partition by {OF_KIND} order by t.offset), l.offset, 0) as since
+                from {targets} t left join moves using ({OF_KIND}, offset) left join {was} l using ({OF_KIND}))
+            select {OF_KIND}, offset, 't' as type, log_ms, written_ms, true as there, epoch, {AIM} as target
+                from a where not deleted""")
 
 
-def _changes(b: Batch, targets: Frame) -> Frame:
-    """Returns the changes since the last complete target, and the targets. `n`: number of complete targets before."""
+def _changes(b: Batch) -> Frame:
+    """Returns the changes of targets since the last complete one."""
     records = b.every("target_members", lambda m: {m.kind: f"member_id, {m.target} as partitions"})
     rows = records.query(f"""select {HOLDER}, offset, deleted, partitions, false as carried from {records}
             union all by name select *, false as deleted, true as carried from {b.was["target_members"]}""")
-    chain = (
-        rows.query(f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-            from {rows} window w as (partition by {HOLDER} {ORDER})""")
-        .where("latest or partitions is distinct from b_partitions")
-        .computed()
-    )
+    chain = rows.query(f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
+            from {rows} window w as (partition by {HOLDER} {ORDER})
+            qualify latest or partitions is distinct from b_partitions""").computed()
     b.carry("target_members", chain.where("latest and not deleted"))
-    changes = chain.query(f"""
+    return chain.query(f"""
         with a as (select {HOLDER}, offset, unnest(partitions) as t, 1 as gain from {chain} where {MOVED}
                 union all select {HOLDER}, offset, unnest(b_partitions), -1 from {chain} where {MOVED}),
             b as (select {HOLDER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
             select {HOLDER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
                 group by {HOLDER}, offset, topic_id, partition having sum(gain) <> 0
             union all by name select * from {b.was["target_changes"]}""")
-    numbered = changes.query(f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
-                {EARLIER}), 0)::bigint as n from (
-            select *, 0 as is_target from {changes}
-            union all by name select {GROUP}, offset, 0 as gain, 1 as is_target from {targets})""").computed()
-    last = f"select {GROUP}, max(offset) as last from {targets} group by all"
-    pending = f"{numbered} left join ({last}) using ({GROUP}) where is_target = 0 and offset >= coalesce(last, 0)"
-    b.carry("target_changes", numbered.query(f"select * from {pending}"))
-    return numbered
-
-
-def _moved(changes: Frame, before: Frame) -> Frame:
-    """Returns the moves of complete targets. `n` of a change: number of complete targets before it."""
-    return changes.query(f"""with a as (select {GROUP}, n, member_id, place, sum(gain) as net,
-                    max(case when is_target = 1 then offset end) as target
-                from {changes} group by all),
-            b as (select {GROUP}, n, max(target) as target_offset,
-                    count(distinct case when net > 0 then place end) as moved from a group by all)
-            select {GROUP}, target_offset as offset, moved, coalesce(lag(target_offset) over
-                    (partition by {GROUP} order by n), l.offset, 0) as since
-                from b left join {before} l using ({GROUP})
-                where target_offset is not null""")
 
 
 def _classic_steps(b: Batch, events: Frame) -> Frame | None:
@@ -129,21 +114,20 @@ def _classic_steps(b: Batch, events: Frame) -> Frame | None:
     with the PreparingRebalance before. `events`: of holdings; those of a record tell how many partitions it moves."""
     if b.idle(("classic_groups",), ("classic_states",)):
         return None
-    one = "state_partition, group_id"
-    moved = f"""select {one}, offset, count(*) as moved from {events} where kind = 'classic' and type = 'a'
+    moved = f"""select {GROUP}, offset, count(*) as moved from {events} where kind = 'classic' and type = 'a'
         group by all"""
     rows = b.db.query(f"""
-        select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
+        select {GROUP}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
             protocol, revision from {b.valid("classic_groups")}
             union all by name select *, false as deleted from {b.was["classic_states"]}""")
     chain = rows.query(f"""with a as (select *, coalesce(state = 'PreparingRebalance', false) as prepares,
                 {REC} as rec, lag(state) over w as b_state
-                from {rows} window w as (partition by {one} {ORDER})),
+                from {rows} window w as (partition by {GROUP} {ORDER})),
             b as (select *, prepares and acc is null and b_state is distinct from 'PreparingRebalance' as begins,
                 last_value(case when acc is not null then struct_pack(e := acc.generation)
                     when deleted then struct_pack(e := null::int)
                     when not prepares then struct_pack(e := generation) end ignore nulls) over earlier as former
-                from a window earlier as (partition by {one} {ORDER} {EARLIER})),
+                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})),
             c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation
                     as turns from b)
             select *, last_value(case when acc is not null then acc.began when begins then rec end
@@ -151,18 +135,16 @@ def _classic_steps(b: Batch, events: Frame) -> Frame | None:
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
-                from c window w as (partition by {one} {ORDER}),
-                    earlier as (partition by {one} {ORDER} {EARLIER})""").computed()
-    b.carry(
-        "classic_states",
-        chain.query(f"""
-        select {one}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
-                then generation end, acc.generation, former.e), began := prep, head := head) as acc
-            from {chain} where latest and not deleted"""),
-    )
+                from c window w as (partition by {GROUP} {ORDER}),
+                    earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
+    left = chain.query(f"""
+        select {GROUP}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
+                then generation end, acc.generation, former.e), began := prep, head) as acc
+            from {chain} where latest and not deleted""")
+    b.carry("classic_states", left)
     return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c
-                left join ({moved}) m using ({one}, offset) where acc is null)
-            select {one}, 'classic' as kind, offset, ms as log_ms, written_ms, type, not deleted as there,
+                left join ({moved}) m using ({GROUP}, offset) where acc is null)
+            select {GROUP}, 'classic' as kind, offset, ms as log_ms, written_ms, type, not deleted as there,
                 generation as epoch, revision,
                 case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
                     else rec end end as began,
@@ -180,21 +162,21 @@ def sequence(b: Batch, groups: Frame, events: Frame) -> tuple[Frame, Frame]:
     generation began or the group was removed, `t` its target, or the generation's assignments, are complete; `w` and
     `r` were carried by the last batch."""
     line, was = _people(b), b.was["rebalances"]
-    begun = f"""select {GROUP}, offset, 'g' as type, log_ms, written_ms, not deleted as there, epoch, {LOGGED} as began,
-        null as target, revision from {groups}"""
+    begun = f"""select {OF_KIND}, offset, 'g' as type, log_ms, written_ms, not deleted as there, epoch, revision,
+        {LOGGED} as began, null as target from {groups}"""
     others = [f"select * from {f}" for f in (_targets(b), _classic_steps(b, events)) if f is not None]
     steps = b.db.query(" union all by name ".join((begun, *others))).computed()
     rows = b.db.query(f"""
-        select {GROUP}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch, to_epoch,
+        select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch, to_epoch,
                 1 as d from {line}
-            union all by name select {GROUP}, offset, type, log_ms as ms, written_ms, there, epoch, 0 as came
+            union all by name select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, epoch, 0 as came
                 from {steps}
-            union all by name select {GROUP}, -1 as offset, 'w' as type, acc.there as there, acc.head.epoch as epoch,
+            union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc.there as there, acc.head.epoch as epoch,
                 acc.live as came from {was}
-            union all by name select {GROUP}, -2 as offset, 'r' as type, reached as to_epoch, count(*) as d
+            union all by name select {OF_KIND}, -2 as offset, 'r' as type, reached as to_epoch, count(*) as d
                 from {b.was["people"]} where member and reached is not null group by all""")
     details = b.db.query(f"""
-        select {GROUP}, offset, type, member_id, b_there from {line} where type = 'm'
-            union all by name select {GROUP}, offset, type, began, target, revision from {steps}
-            union all by name select {GROUP}, -1 as offset, 'w' as type, acc from {was}""")
+        select {OF_KIND}, offset, type, member_id, b_there from {line} where type = 'm'
+            union all by name select {OF_KIND}, offset, type, began, target, revision from {steps}
+            union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc from {was}""")
     return rows, details

@@ -62,7 +62,6 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                 window w as (partition by {PLACE} order by n))
             select d.*, a.topic, wanted <> lag(wanted, 1, false) over w as changed from d join a using ({PLACE})
             window w as (partition by {PLACE} order by n)""").computed()
-    rest = "true as exact, offset - 1 as not_before, 0 as missing, null as epoch, null as b_epoch"
     return line.query(f"""with known as (select {PLACE} from {line} where changed and n < 0
                     union select {PLACE} from {held} where kind = 'share' and member_id = '{NO_MEMBER}'),
                 new as (select {PLACE}, max(topic) as topic from (
@@ -71,8 +70,9 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                     anti join known using ({PLACE}) group by {PLACE}),
                 a as (select {PLACE}, topic, case when wanted then 'x' else 'a' end as type, n as offset,
                         log_ms as ms, written_ms, why from {line} where changed and n >= 0
-                    union all select {PLACE}, topic, 'a', {EVER}, null, null, null from new)
-            select *, 'share' as kind, '{NO_MEMBER}' as member_id, {rest} from a""")
+                    union all by name select *, 'a' as type, {EVER} as offset from new)
+            select *, 'share' as kind, '{NO_MEMBER}' as member_id, true as exact, offset - 1 as not_before,
+                0 as missing from a""")
 
 
 def as_coverage(unowned: Frame) -> Frame:
