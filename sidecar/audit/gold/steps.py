@@ -207,8 +207,8 @@ def lives(rows: Frame) -> Frame:
                 sum(case when begins then 0 else missing end)::bigint as unseen
                 from {chain} group by {KEY}, no),
             b as (select *, case when f.carried then struct_update(f.acc, unseen := f.acc.unseen + a.unseen) else
-                struct_pack(from_offset := f.offset,
-                from_ms := f.log_ms, from_written_ms := f.written_ms, from_why := f.why,
+                struct_pack(from_offset := f.offset, from_ms := f.log_ms, from_written_ms := f.written_ms,
+                from_why := f.why,
                 from_not_before_offset := case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
                 from_exact := f.adjacent, unseen := a.unseen) end as g from a)
             select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload, unnest(g),
