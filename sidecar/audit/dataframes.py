@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
 from sidecar.audit.errors import Misused
 from sidecar.audit.gold.fold import fold
-from sidecar.audit.gold.frames import Database, Frame
-from sidecar.audit.gold.tasks import folding
+from sidecar.audit.gold.frames import Database, Frame, database
 from sidecar.audit.ingest.tasks import enough
-from sidecar.audit.lake.files import typed
+from sidecar.audit.lake.files import no_rows, typed
 from sidecar.audit.source.bronze import HEADERS, fingerprints_of
 from sidecar.audit.tables.columns import TEXT, Table, ddl
 from sidecar.audit.tables.gold import GOLD
@@ -97,7 +96,7 @@ def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _folded(batches: Iterable[Any]) -> Iterator[Any]:
-    with folding() as db:
+    with database() as db:
         tables = _Read(db)
         for batch in batches:
             for name, rows in _apart(SILVER, batch):
@@ -114,22 +113,20 @@ class _Read:
 
     def __init__(self, db: Database) -> None:
         self.db, self.names = db, set[str]()
+        self.tables = {name: Frame(db, f"silver_{name}") for name in SILVER}
+        for name, table in SILVER.items():
+            db.connection.execute(f"create table silver_{name} as from {no_rows(table)}")
 
     def add(self, name: str, rows: Any) -> None:
-        into = f"silver_{name}"
         self.db.connection.register("added", pa.Table.from_batches([rows]))
-        known = name in self.names
-        self.db.connection.execute(f"insert into {into} from added" if known else f"create table {into} as from added")
+        self.db.connection.execute(f"insert into silver_{name} from added")
         self.names.add(name)
-
-    def of(self, name: str) -> Frame:
-        return Frame(self.db, f"silver_{name}") if name in self.names else self.db.empty(SILVER[name])
 
     def read_again(self) -> None:
         """Values whose schema has been read elsewhere: a newer version has written both."""
         where = f"starts_with(reason, '{UNKNOWN_SCHEMA}')"
-        unread = list(self.of("corrupt").where(where).batches())
-        texts = [text for batch in self.of("schemas").batches() for text in batch["text"].to_pylist() if text]
+        unread = list(self.tables["corrupt"].where(where).batches())
+        texts = [text for batch in self.tables["schemas"].batches() for text in batch["text"].to_pylist() if text]
         if not unread or not texts:
             return
         self.db.connection.execute(f"delete from silver_corrupt where {where}")
@@ -138,21 +135,20 @@ class _Read:
             columns = {name: batch[name] for name in batch.schema.names}
             columns["headers"] = pa.array([[]] * len(batch), HEADERS)
             columns["fingerprint"] = fingerprints_of(batch["value"])
-            made = [columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow]
-            bronze = pa.RecordBatch.from_arrays(made, names=list(BRONZE.names))
-            for name, rows in decoder.decode(bronze).items():
+            bronze = {f.name: columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow}
+            for name, rows in decoder.decode(pa.RecordBatch.from_pydict(bronze)).items():
                 self.add(name, typed(rows, SILVER[name]))
 
     def claimed(self) -> dict[str, Frame]:
         """With the owner epoch of the last claim before each record. What counts as a claim: `decode.claims_in`."""
         claims = self.db.query(f"""
             select state_partition, offset, least(claim::hugeint, {LONG_MAX})::bigint as epoch from (
-                    select state_partition, offset, claim from {self.of("claims")} where not deleted
-                    union all select state_partition, offset, sub_id from {self.of("corrupt")}
+                    select state_partition, offset, claim from {self.tables["claims"]} where not deleted
+                    union all select state_partition, offset, sub_id from {self.tables["corrupt"]}
                         where kind = '{OWNER_CLAIM}' and value is not null)
                 where regexp_full_match(claim, '[0-9]{{1,{EPOCH_DIGITS}}}')""").computed()
         return {
-            name: claims.query(f"""select r.*, c.epoch as {CLAIMED} from {self.of(name)} r asof left join {claims} c
+            name: claims.query(f"""select r.*, c.epoch as {CLAIMED} from {self.tables[name]} r asof left join {claims} c
                 on r.state_partition = c.state_partition and r.offset > c.offset""").computed()
             for name in sorted(self.names)
         }

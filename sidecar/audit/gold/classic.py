@@ -8,35 +8,24 @@ Only consumers own partitions. A member that is removed, or whose group is remov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from sidecar.audit.gold.frames import Frame, pack
-from sidecar.audit.gold.holdings import CHANGE, MEMBER, events
-from sidecar.audit.gold.steps import MISSING, ORDER, UNSURE, adjacent, whole
+from sidecar.audit.gold.batch import Batch
+from sidecar.audit.gold.frames import Frame
+from sidecar.audit.gold.holdings import MEMBER, events
+from sidecar.audit.gold.steps import BEFORE, EARLIER, GROUP, MISSING, ORDER, UNSURE, adjacent, whole
 from sidecar.audit.lake.files import duck_type
 from sidecar.audit.tables.layers import NAMED
 
 PENDING = duck_type(NAMED)
-GROUP = "state_partition, group_id"
 
 
-class Held(NamedTuple):
-    events: Frame
-    last: Frame
-    """Each member's assignment that counts, and later ones that wait."""
-    groups: Frame
-    """The last record of each group."""
-
-
-def classic(assignments: Frame, members: Frame, groups: Frame, was: Mapping[str, Frame]) -> Held:
-    """Returns holdings of classic groups. `was`: carried by the last batch."""
-    line = _line(assignments, members, groups, was["assignments"], was["assigned_groups"]).computed()
+def classic(b: Batch) -> Frame:
+    """Returns events in classic groups."""
+    line = _line(b).computed()
     heads = _heads(line)
     counted = _counted(line, heads).computed()
-    left = heads.query(f"""select {GROUP}, offset, revision, protocol_type, assigned_generation from {heads}
-            where not deleted and latest""")
-    return Held(_events(counted, heads), _last(counted, heads), left)
+    b.carry("assignments", _last(counted, heads))
+    b.carry("assigned_groups", heads.where("not deleted and latest"))
+    return _events(counted, heads)
 
 
 def _heads(line: Frame) -> Frame:
@@ -46,31 +35,29 @@ def _heads(line: Frame) -> Frame:
             from {line} where is_group""")
 
 
-def _line(assignments: Frame, members: Frame, groups: Frame, last: Frame, was: Frame) -> Frame:
+def _line(b: Batch) -> Frame:
     """Returns all records of a group in one sequence. `n`: number of the group's own records so far; `life`: how often
     it was removed before; `g`: its last record before."""
-    rows = assignments.query(f"""
-        select {MEMBER}, offset, log_ms, written_ms, why, revision, deleted, generation, assigned, whole_from,
-                false as is_group, null as protocol_type, null as assigned_generation, null as at_offset,
-                false as waited from {assignments}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, null, true, null, null, whole_from,
-                false, null, null,
-                null, false from {members}
-            union all select {GROUP}, '', offset, log_ms, written_ms, why, revision, deleted, null, null, whole_from,
-                true,
-                protocol_type, assigned_generation, null, false from {groups}
-            union all select {MEMBER}, offset, log_ms, written_ms, why, revision, false, generation, assigned,
-                whole_from, false, null, null, at_offset, waited from {last}
-                where at_offset is not null or revision is distinct from {UNSURE}
-            union all select {GROUP}, '', offset, null, null, null, revision, false, null, null, null, true,
-                protocol_type, assigned_generation, null, false from {was}""")
+    of_group = "revision, deleted, protocol_type, assigned_generation"
+    of_member = f"{MEMBER}, offset, log_ms, written_ms, why, whole_from"
+    assignments, members, groups = (
+        b.whole_of(b.valid(f"classic_{name}")) for name in ("assignments", "members", "groups")
+    )
+    rows = b.db.query(f"""
+        select {of_member}, revision, deleted, generation, assigned, false as is_group, false as waited,
+                null as at_offset from {assignments}
+            union all by name select {of_member}, deleted, false as is_group, false as waited from {members}
+                where deleted
+            union all by name select *, '' as member_id, true as is_group from (
+                select {GROUP}, {of_group}, offset, log_ms, written_ms, why, whole_from from {groups}
+                union all by name select *, false as deleted from {b.was["assigned_groups"]})
+            union all by name select *, false as deleted, false as is_group from {b.was["assignments"]}
+                where at_offset is not null or revision is distinct from {UNSURE}""")
     return rows.query(f"""select *, sum(cast(is_group as int)) over w as n,
                 coalesce(sum(cast(is_group and deleted as int)) over earlier, 0) as life,
-                last_value(case when is_group then {pack("revision, deleted, protocol_type, assigned_generation")} end
-                    ignore nulls) over earlier as g
-            from {rows}
-            window w as (partition by {GROUP} {ORDER}),
-                earlier as (partition by {GROUP} {ORDER} rows between unbounded preceding and 1 preceding)""")
+                last_value(case when is_group then struct_pack({of_group}) end ignore nulls) over earlier as g
+            from {rows} window w as (partition by {GROUP} {ORDER}),
+                earlier as (partition by {GROUP} {ORDER} {EARLIER})""")
 
 
 def _counted(line: Frame, heads: Frame) -> Frame:
@@ -78,31 +65,25 @@ def _counted(line: Frame, heads: Frame) -> Frame:
     before it (`sure`). `breaks`: number of places so far where a value is missing."""
     chain = line.query(f"""with a as (select *, at_offset is not null as carried,
                 lead(1) over (partition by {MEMBER}, n {ORDER}) is null as final,
-                coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                lag(offset) over w as prior,
                 case when not g.deleted and g.revision is distinct from {UNSURE} then g.assigned_generation else -1 end
-                    as known
+                    as known, {BEFORE}
                 from {line} where not is_group window w as (partition by {MEMBER} {ORDER}))
-            select *, {MISSING} as missing, {adjacent("prior")} as adjacent,
+            select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
                 not carried and not deleted and generation > known as waits,
-                {whole("prior")} as whole from a""")
-    joined = chain.query(f"""
-        select c.*, h.offset as h_offset, h.log_ms as h_ms, h.written_ms as h_written_ms, h.deleted as h_deleted,
-                h.adjacent as h_adjacent, case when waits then h.protocol_type else c.g.protocol_type end as type,
-                lag(waits or c.waited, 1, false) over w as after_waiting,
-                sum(cast(not carried and not c.adjacent as int)) over w as breaks
-            from {chain} c left join {heads} h
-                on c.waits and c.state_partition = h.state_partition and c.group_id = h.group_id and c.n + 1 = h.n
-            window w as (partition by c.state_partition, c.group_id, c.member_id, c.life order by c.offset)""")
-    since = joined.query(f"""select *, case when carried then at_offset when not waits then offset
-                when final and not h_deleted then h_offset end as since,
-            case when waits then h_adjacent when deleted then whole or not after_waiting else whole end as sure
-            from {joined}""")
-    return since.query(f"""
-        select *, max(case when since is not null then offset end) over (partition by {MEMBER}) as counts_offset,
-                case when carried then assigned
-                    when not deleted and type is not distinct from 'consumer' then assigned end as held
-            from {since}""")
+                {whole("b_offset")} as whole from a""")
+    return chain.query(f"""
+        with a as (select *, case when waits then h.protocol_type else g.protocol_type end as type,
+                lag(waits or waited, 1, false) over w as after_waiting,
+                sum(cast(not carried and not adjacent as int)) over w as breaks
+                from {chain} left join (select {GROUP}, n - 1 as n, struct_pack(offset, log_ms, written_ms, deleted,
+                    adjacent, protocol_type) as h from {heads}) using ({GROUP}, n)
+                window w as (partition by {MEMBER}, life {ORDER})),
+            b as (select *, case when carried then at_offset when not waits then offset
+                    when final and not h.deleted then h.offset end as since,
+                case when waits then h.adjacent when deleted then whole or not after_waiting else whole end as sure
+                from a)
+            select *, max(case when since is not null then offset end) over (partition by {MEMBER}) as counts_offset,
+                case when carried or type is not distinct from 'consumer' then assigned end as held from b""")
 
 
 def _events(counted: Frame, heads: Frame) -> Frame:
@@ -113,17 +94,15 @@ def _events(counted: Frame, heads: Frame) -> Frame:
             from {counted} where since is not null
             window w as (partition by {MEMBER}, life order by since)""").computed()
     changes = chain.query(f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
-                case when waits then h_ms else log_ms end as log_ms,
-                case when waits then h_written_ms else written_ms end as written_ms, why,
+                case when waits then h.log_ms else log_ms end as log_ms,
+                case when waits then h.written_ms else written_ms end as written_ms, why,
                 coalesce(unbroken, false) as adjacent, case when not b_deleted then b_since end as b_offset, missing,
                 generation as epoch, case when not b_deleted then b_generation end as b_epoch, held as assigned,
                 case when not b_deleted then b_held end as b_assigned from {chain} where not carried
             union all select c.state_partition, c.group_id, c.member_id, 'classic', h.offset, h.log_ms, h.written_ms,
                 h.why, coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
-                from {chain} c join {heads} h on c.state_partition = h.state_partition
-                    and c.group_id = h.group_id and c.life = h.life and h.deleted
-                where c.latest and not c.deleted)
-            select {CHANGE}, assigned, null::{PENDING} as pending, b_assigned, null::{PENDING} as b_pending from a""")
+                from {chain} c join {heads} h using ({GROUP}, life) where h.deleted and c.latest and not c.deleted)
+            select *, null::{PENDING} as pending, null::{PENDING} as b_pending from a""")
     return events(changes, "topic")
 
 
@@ -132,7 +111,6 @@ def _last(counted: Frame, heads: Frame) -> Frame:
     return counted.query(f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
                 case when since is null then assigned else held end as assigned, whole_from,
                 since as at_offset, waits or waited as waited
-            from {counted} c anti join {heads} h on c.state_partition = h.state_partition
-                and c.group_id = h.group_id and c.life = h.life and h.deleted
+            from {counted} anti join (select * from {heads} where deleted) using ({GROUP}, life)
             where not deleted and (counts_offset is null or offset >= counts_offset)
-                and (since is not null or h_offset is null)""")
+                and (since is not null or h is null)""")

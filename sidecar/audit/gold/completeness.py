@@ -9,18 +9,12 @@ count as complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 COLUMNS = (
-    "read_from_offset",
-    "lost",
-    "missing",
-    "without_record",
-    "longest_hole",
-    "first_hole_offset",
-    "whole_from_offset",
-    "whole_from_ms",
+    *("read_from_offset", "lost", "missing", "without_record", "longest_hole"),
+    *("whole_from_offset", "whole_from_ms"),
 )
 """Columns of the table coverage that completeness depends on."""
 
@@ -61,7 +55,7 @@ def completeness(row: Mapping[str, Any]) -> Completeness:
     if counted.complete:
         return counted
     since = row["whole_from_ms"] if whole else None
-    return Completeness(**{**vars(counted), "since_ms": since, "since_known": since is not None})
+    return replace(counted, since_ms=since, since_known=since is not None)
 
 
 def combined(parts: Iterable[Completeness]) -> Completeness:

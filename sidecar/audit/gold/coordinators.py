@@ -3,12 +3,13 @@ fenced coordinators; and the coverage of each partition and group."""
 
 from __future__ import annotations
 
-from sidecar.audit.gold.frames import Frame, pack
+from sidecar.audit.gold.frames import Frame
+from sidecar.audit.gold.steps import EARLIER, GROUP
 from sidecar.core.runtime.commands import RENEWED
 from sidecar.state.fold import UNFENCED
 
-LOGGED = pack("offset, ms = log_ms, written_ms")
-AT = pack("offset, ms = log_ms")
+LOGGED = "struct_pack(offset, ms := log_ms, written_ms)"
+AT = "struct_pack(offset, ms := log_ms)"
 CLAIM_FIELDS = "node_id, address, member_id, generation, producer_id, producer_epoch"
 
 
@@ -18,20 +19,18 @@ def claims(records: Frame, keys: Frame, was: Frame) -> Frame:
     `was`: the last claim of each partition, and the highest epoch of each producer."""
     rows = records.query(f"""
         with a as (select state_partition, owner_epoch as claim, {CLAIM_FIELDS}, offset as from_offset,
-                log_ms as from_ms, written_ms as from_written_ms, why as from_why, null as highest, {LOGGED} as w,
+                log_ms as from_ms, written_ms as from_written_ms, why as from_why, {LOGGED} as w,
                 false as carried, false as was_fenced
                 from {records} where not deleted and length(claim) <= 20 and regexp_full_match(claim, '[0-9]+')
-            union all select state_partition, claim, {CLAIM_FIELDS}, from_offset, from_ms, from_written_ms, from_why,
-                highest, w, true, fenced from {was}),
-            b as (select *, max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
-                    order by from_offset rows between unbounded preceding and 1 preceding) as before,
-                max(coalesce(highest, producer_epoch)) over (partition by state_partition, producer_id
-                    order by from_offset) as now,
+            union all by name select * exclude (fenced), true as carried, fenced as was_fenced from {was}),
+            b as (select *, max(coalesce(highest, producer_epoch)) over (producer {EARLIER}) as before,
+                max(coalesce(highest, producer_epoch)) over producer as now,
                 lead(from_offset) over w as to_offset, lead(from_ms) over w as to_ms,
                 lead(from_written_ms) over w as to_written_ms, lag(claim) over w as former,
                 carried and coalesce(lead(carried) over w, false) as already_ended,
-                lead(1) over (partition by state_partition, producer_id order by from_offset) is null as newest
-                from a window w as (partition by state_partition order by from_offset))
+                lead(1) over producer is null as newest
+                from a window w as (partition by state_partition order by from_offset),
+                    producer as (partition by state_partition, producer_id order by from_offset))
             select *, coalesce(before > producer_epoch, false) or was_fenced as fenced,
                 to_offset is null as open from b""").computed()
     last = keys.query(f"""select k.state_partition, from_offset, arg_max({LOGGED}, offset) as w
@@ -63,34 +62,31 @@ def stale_writes(keys: Frame, claims_now: Frame) -> Frame:
 
 def coverage(keys: Frame, corrupt: Frame, revisions: Frame, was: Frame) -> Frame:
     """Returns the coverage of each group. `revisions`: from steps.py."""
-    return keys.query(f"""select state_partition, group_id, min(f) as f, max(l) as l, sum(records) as records,
-                sum(missing) as missing, max(s) as s from (
-                select state_partition, group_id, arg_min({AT}, offset) as f,
-                    arg_max({AT}, offset) as l, count(*) as records, 0 as missing, null as s
-                    from {keys} group by state_partition, group_id
-                union all select state_partition, '', arg_min({AT}, offset), arg_max({AT}, offset),
-                    count(*), 0, null from {corrupt} group by state_partition
-                union all select state_partition, group_id, null, null, 0, sum(missing),
-                    arg_max({AT}, offset) from {revisions} where missing > 0
-                    group by state_partition, group_id
-                union all select state_partition, group_id, f, l, records, missing, s from {was})
-            group by state_partition, group_id""")
+    read = f"arg_min({AT}, offset) as f, arg_max({AT}, offset) as l, count(*) as records"
+    return keys.query(f"""select {GROUP}, min(f) as f, max(l) as l, sum(records) as records,
+                coalesce(sum(missing), 0) as missing, max(s) as s from (
+                select {GROUP}, {read} from {keys} group by all
+                union all by name select state_partition, '' as group_id, {read} from {corrupt} group by all
+                union all by name select {GROUP}, sum(missing) as missing,
+                    arg_max({AT}, offset) as s from {revisions} where missing > 0 group by all
+                union all by name select * from {was})
+            group by all""")
 
 
 def as_coverage(per_group: Frame, stretches: Frame, cuts: Frame) -> Frame:
     """Returns the coverage of groups and of state partitions, as the table has both."""
     last = stretches.query(f"""
-        select l.*, coalesce(read_from_offset, 0) as read_from_offset, coalesce(lost, 0) as lost from {stretches} l
-            left join (select state_partition,
+        select l.* exclude (last_offset), coalesce(read_from_offset, 0) as read_from_offset,
+                coalesce(lost, 0) as lost
+            from {stretches} l left join (select state_partition,
                 max(case when from_offset = 0 then until_offset end) as read_from_offset,
                 sum(case when from_offset > 0 then until_offset - from_offset end)::bigint as lost
-                from {cuts} group by state_partition) c on l.state_partition = c.state_partition
+                from {cuts} group by all) using (state_partition)
             where until is null""")
     return per_group.query(f"""with a as (select 'group' as scope, * from {per_group} where group_id <> ''
             union all select 'partition', state_partition, '', min(f), max(l), sum(records), sum(missing), max(s)
                 from {per_group} group by state_partition)
-            select a.state_partition, scope, group_id, f.offset as first_offset, f.ms as first_ms,
-                l.offset as last_offset, l.ms as last_ms, records, missing, s.offset as complete_since_offset,
-                s.ms as complete_since_ms, read_from_offset, lost, first_hole_offset, without_record, longest_hole,
-                whole_from as whole_from_offset, whole_from_ms, true as open
-            from a join {last} r on a.state_partition = r.state_partition""")
+            select *, f.offset as first_offset, f.ms as first_ms, l.offset as last_offset, l.ms as last_ms,
+                s.offset as complete_since_offset, s.ms as complete_since_ms, whole_from as whole_from_offset,
+                true as open
+            from a join {last} using (state_partition)""")

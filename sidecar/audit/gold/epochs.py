@@ -7,30 +7,30 @@ record that begins it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from sidecar.audit.gold.batch import Batch
+from sidecar.audit.gold.frames import Frame, by_number, numbers
+from sidecar.audit.gold.steps import OF_KIND
 
-from sidecar.audit.gold.frames import Frame, by_number, numbers, pack
-from sidecar.audit.gold.steps import graded
-
-GROUP = "state_partition, group_id, kind"
 NOT_YET = -1
 """No epoch, in columns where null means no row."""
-TIMES_OF_AIM = pack("offset = t.offset, ms = t.ms, written_ms = t.written_ms")
-TIMES_OF_LAST = pack("offset = c.offset, ms = c.ms, written_ms = c.written_ms")
+TIMES = "struct_pack(offset := {0}.offset, ms := {0}.ms, written_ms := {0}.written_ms)".format
 
 
-def epochs(rows: Frame, details: Frame) -> Frame:
-    """Returns the epochs of groups. `rows` and `details`: from rebalances.py."""
-    groups = numbers(GROUP, "g", rows)
-    return _grouped(_counted(_numbered(rows, groups)), _numbered(details, groups), groups)
+def epochs(b: Batch, rows: Frame, details: Frame) -> Frame:
+    """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
+    known: otherwise there may have been a member without any record left. `rows` and `details`: from rebalances.py."""
+    groups = numbers(OF_KIND, "g", rows)
+    few = _detailed(_counted(_numbered(rows, groups)), _numbered(details, groups)).computed()
+    found = _grouped(few, _began(few, groups), groups).computed()
+    b.carry("rebalances", _carried(found))
+    return _as_rebalances(found)
 
 
 def _numbered(rows: Frame, groups: Frame) -> Frame:
     """Returns the rows with a number `g` of the group, and `nth` of the place in its sequence: a classic group's record
     may be there as `p`, as `g` and as `t`, in this order."""
     place = "offset * 4 + case type when 'p' then 1 when 'g' then 2 when 't' then 3 else 0 end"
-    return by_number(rows, groups, GROUP, "g").select(f"{place} as nth, *").computed()
+    return by_number(rows, groups, OF_KIND, "g").select(f"{place} as nth, *").computed()
 
 
 def _counted(rows: Frame) -> Frame:
@@ -45,14 +45,14 @@ def _counted(rows: Frame) -> Frame:
     settled = rows.query(f"""with a as (select {kept}, epoch as at_epoch,
                     case when from_epoch is distinct from to_epoch and to_epoch is not null then d else 0 end as d
                     from {rows} where {counts}
-                union all select g, nth, null, null, null, null, null, null, 0, from_epoch, -1 from {rows}
+                union all by name select g, nth, from_epoch as at_epoch, -1 as d from {rows}
                     where from_epoch is distinct from to_epoch and from_epoch is not null
-                union all select g, nth, null, null, null, null, null, null, 0, to_epoch, d from {rows}
-                    where from_epoch is distinct from to_epoch and to_epoch is not null and not ({counts})),
-            b as (select {kept}, (sum(d::double) over (partition by g, at_epoch order by nth
-                    rows between unbounded preceding and current row))::bigint as settled from a)
-            select * from b where type is not null
-            union all select {kept}, null from {rows} where not ({counts}) and type not in ('c', 'r')""")
+                union all by name select g, nth, to_epoch as at_epoch, d from {rows}
+                    where from_epoch is distinct from to_epoch and to_epoch is not null and not ({counts}))
+            select {kept}, (sum(d::double) over (partition by g, at_epoch order by nth
+                    rows between unbounded preceding and current row))::bigint as settled
+                from a qualify type is not null
+            union all by name select {kept} from {rows} where not ({counts}) and type not in ('c', 'r')""")
     numbered = settled.query(f"""select *, type = 'g' or (type = 'w' and there) as heads,
                 last_value(case when type = 'g' or (type = 'w' and there) then nth end ignore nulls) over w as n,
                 (sum(came::double) over w)::bigint as live,
@@ -61,117 +61,84 @@ def _counted(rows: Frame) -> Frame:
                 lead(1) over w is null as latest
             from {settled}
             window w as (partition by g order by nth rows between unbounded preceding and current row)""")
-    few = numbered.query(f"""
+    return numbered.query(f"""
         select * from (select *, coalesce(live > 0 and settled = live
                 and ((type = 'c' and epoch = now) or (type = 'g' and there)), false) as complete from {numbered})
             where heads or complete or latest or type in ('m', 'p', 't', 'w')""")
-    return few.query(f"""
-        select *, last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
-                last_value(case when type in ('p', 'w') then nth end ignore nulls) over w as prepared_at,
-                lag(case when heads or type = 'w' then nth end ignore nulls) over w as former_at
-            from {few}
-            window w as (partition by g order by nth rows between unbounded preceding and current row)""").computed()
 
 
-HEAD = """struct_pack(epoch := epoch, revision := revision, anew := anew,
-    back := coalesce(not anew and epoch <= former_epoch, false), began := began,
+def _detailed(few: Frame, details: Frame) -> Frame:
+    """Returns the records with their contents and causes of epochs. `who`: the last member that joined, changed or
+    left; `p_who`: the last start of a classic group's rebalance, and the last such member before it; `former`: the
+    epoch before, or that the last batch carried."""
+    return few.query(f"""with a as (select * from {few} left join {details} using (g, nth, type)),
+            b as (select *, last_value(case type when 'w' then acc.who when 'm' then struct_pack(offset, written_ms,
+                    member_id, what := case when not there then 'left' when b_there then 'changed' else 'joined' end)
+                    end ignore nulls) over w as who
+                from a window w as (partition by g order by nth rows between unbounded preceding and current row))
+            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(offset, w := who) end
+                    ignore nulls) over w as p_who,
+                lag(case when heads or type = 'w' then struct_pack(there,
+                    at := case type when 'w' then acc.head_offset else offset end) end ignore nulls) over w as former
+            from b window w as (partition by g order by nth rows between unbounded preceding and current row)""")
+
+
+HEAD = """struct_pack(epoch, revision, anew, back := coalesce(not anew and epoch <= former_epoch, false), began,
     member_id := case when theirs then m.member_id end, cause := case when theirs then m.what else 'other' end,
     members := cast(live as int), target := null)"""
-KEPT = pack(
-    "epoch = h.head.epoch, revision = h.head.revision, anew = h.head.anew, back = h.head.back,"
-    " began = h.head.began, member_id = h.head.member_id,"
-    " cause = h.head.cause, members = h.head.members, target = target"
-)
 
 
-class _People(NamedTuple):
-    """Causes of epochs, by the place in a group's sequence (`nth`)."""
-
-    who: Frame
-    """The member that joined, changed or left at that place."""
-    prepared: Frame
-    """The start of a classic group's rebalance, and the last member that had joined, changed or left before it."""
-
-
-def _people(few: Frame, details: Frame) -> _People:
-    who = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.who else struct_pack(offset := f.offset,
-                written_ms := f.written_ms, member_id := s.member_id, what := case when not f.there then 'left'
-                when s.b_there then 'changed' else 'joined' end) end as who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth where f.type in ('m', 'w')""").computed()
-    prepared = few.query(f"""select f.g, f.nth, case when f.type = 'w' then s.acc.p_who
-                else struct_pack(offset := f.offset, w := w.who) end as p_who
-            from {few} f join {details} s on f.g = s.g and f.nth = s.nth
-                left join {who} w on f.g = w.g and f.who_at = w.nth where f.type in ('p', 'w')""")
-    return _People(who, prepared.computed())
-
-
-def _began(few: Frame, details: Frame, groups: Frame, people: _People) -> Frame:
+def _began(few: Frame, groups: Frame) -> Frame:
     """Returns the records that began epochs, with the member that caused each."""
-    return few.query(f"""with a as (select h.*, s.acc, s.began, coalesce(s.acc.head.revision, s.revision) as revision,
-                    case when p.p_who.offset = s.began.offset and n.kind = 'classic'
-                    then p.p_who.w else w.who end as m
-                from {few} h join {details} s on h.g = s.g and h.nth = s.nth join {groups} n on h.g = n.g
-                    left join {people.who} w on h.g = w.g and h.who_at = w.nth
-                    left join {people.prepared} p on h.g = p.g and h.prepared_at = p.nth where h.heads),
-            b as (select h.*, not coalesce(f.there, false) or coalesce(h.revision <= lag(h.revision) over w, false)
-                    as anew,
-                lag(h.epoch) over w as former_epoch, coalesce(m.written_ms = h.began.written_ms
-                    and m.offset > coalesce(case when f.type = 'w' then fs.acc.head_offset else f.offset end, -1),
-                    false) as theirs
-                from a h left join {few} f on h.g = f.g and h.former_at = f.nth
-                    left join {details} fs on f.type = 'w' and h.g = fs.g and h.former_at = fs.nth
-                window w as (partition by h.g order by h.nth))
-            select g, nth, struct_pack(offset := offset, there := there, head := coalesce(acc.head, {HEAD}),
+    return few.query(f"""with a as (select * replace (coalesce(acc.head.revision, revision) as revision),
+                    case when p_who.offset = began.offset and kind = 'classic' then p_who.w else who end as m
+                from {few} join {groups} using (g) where heads),
+            b as (select *, not coalesce(former.there, false) or coalesce(revision <= lag(revision) over w, false)
+                    as anew, lag(epoch) over w as former_epoch,
+                coalesce(m.written_ms = began.written_ms and m.offset > coalesce(former.at, -1), false) as theirs
+                from a window w as (partition by g order by nth))
+            select g, nth, struct_pack(offset, there, head := coalesce(acc.head, {HEAD}),
                 done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""")
 
 
-def _grouped(few: Frame, details: Frame, groups: Frame) -> Frame:
+def _grouped(few: Frame, began: Frame, groups: Frame) -> Frame:
     """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
-    people = _people(few, details)
     marks = few.query(f"""select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
                 min(nth) filter (where complete) as complete_at
-            from {few} group by g, n""")
-    began = _began(few, details, groups, people)
+            from {few} group by all""")
     return few.query(f"""
-        with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES_OF_LAST} end as s,
+        with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES("c")} end as s,
                 lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
             from {marks} m left join {began} b on m.g = b.g and m.head_at = b.nth
-                left join {details} t on m.g = t.g and m.target_at = t.nth
+                left join {few} t on m.g = t.g and m.target_at = t.nth
                 left join {few} c on m.g = c.g and m.complete_at = c.nth
             window w as (partition by m.g order by m.head_at nulls first))
-            select {GROUP}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
-                (case when t is not null then {TIMES_OF_AIM} end) else s end as done,
-            l.live, w.who, p.p_who, o.acc.head_offset as w_offset
-            from a join {groups} n on a.g = n.g
+            select {OF_KIND}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
+                (case when t is not null then {TIMES("t")} end) else s end as done,
+            l.live, l.who, l.p_who, o.acc.head_offset as w_offset
+            from a join {groups} n using (g)
             left join {few} l on a.latest and a.g = l.g and a.last_at = l.nth
-            left join {people.who} w on l.g = w.g and l.who_at = w.nth
-            left join {people.prepared} p on l.g = p.g and l.prepared_at = p.nth
-            left join (select g, acc from {details} where type = 'w') o on a.g = o.g""")
+            left join (select g, acc from {few} where type = 'w') o on a.g = o.g""")
 
 
-def as_rebalances(found: Frame, whole: Frame) -> Frame:
-    """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
-    known: otherwise there may have been a member without any record left."""
-    rows = found.query(f"""
-        with a as (select {GROUP}, h.head.epoch, h.head.anew, h.head.back, h.head.began, h.head.cause,
-                h.head.member_id,
-                h.head.members, target as aim, done, n_offset, n_offset is not null and done is null as superseded,
-                n_offset is null and done is null as open from {found} where h.there and not h.done)
-            select state_partition, group_id, kind, epoch, anew, back as went_back, began.offset as from_offset,
-                began.ms as from_ms, began.written_ms as from_written_ms, began.why, cause, member_id, members,
-                aim.offset as target_offset, aim.ms as target_ms, aim.written_ms as target_written_ms,
-                aim.assignor, aim.moved as partitions_moved, done.offset as settled_offset,
-                done.ms as settled_ms, done.written_ms as settled_written_ms, superseded, open,
-                coalesce(done.offset, n_offset) as until_offset,
-                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""")
-    return graded(rows, whole, "since_offset", "until_offset")
-
-
-def carried(found: Frame) -> Frame:
+def _as_rebalances(found: Frame) -> Frame:
     return found.query(f"""
-        select {GROUP}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
-                head := case when h.there then {KEPT} end, live := live, who := who, p_who := p_who,
+        with a as (select {OF_KIND}, unnest(h.head), target as aim, done, n_offset,
+                n_offset is not null and done is null as superseded,
+                n_offset is null and done is null as open from {found} where h.there and not h.done)
+            select *, back as went_back, began.offset as from_offset, began.ms as from_ms,
+                began.written_ms as from_written_ms, began.why as why, aim.offset as target_offset,
+                aim.ms as target_ms, aim.written_ms as target_written_ms, aim.assignor as assignor,
+                aim.moved as partitions_moved, done.offset as settled_offset, done.ms as settled_ms,
+                done.written_ms as settled_written_ms, coalesce(done.offset, n_offset) as until_offset,
+                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""")
+
+
+def _carried(found: Frame) -> Frame:
+    return found.query(f"""
+        select {OF_KIND}, struct_pack(head_offset := coalesce(h.at, w_offset), there := coalesce(h.there, false),
+                head := case when h.there then struct_update(h.head, target := target) end, live, who, p_who,
                 done := h.done or done is not null) as acc
             from {found} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
                 or who.offset > coalesce(h.at, w_offset, -1))""")
@@ -181,40 +148,25 @@ NEVER = 9223372036854775807
 """Birth of a group that existed before a part of the log was lost: which of its members left then is unknown."""
 
 
-def births(groups: Frame, classic: Frame, cuts: Frame, was: Mapping[str, Frame]) -> Frame:
+def births(b: Batch, groups: Frame) -> Frame:
     """Returns the offset from which everything of a group was read, although a part of its state partition was not.
-    `groups` and `classic`: records; `was`: carried tables of the last batch.
+    `groups`: records of those with epochs.
 
     Compaction keeps the last record of each key, so it leaves every current member visible. Offsets that were never
     read hide members, and members that left, without any record behind them. So the number of a group's members, and
     whether all have settled, is known only for a group that began later: its own record has revision 1, and the turn
     that wrote that record was read as a whole."""
-    lost = cuts.query(f"select distinct state_partition from {cuts} where is_new and from_offset > 0")
-    born = "where revision = 1 and not deleted"
-    records = f"""select state_partition, group_id, kind, offset, written_ms from {groups} {born} union all
-        select state_partition, group_id, 'classic', offset, written_ms from {classic} {born}"""
-    return cuts.query(f"""with old as (select state_partition, group_id, kind, offset from {was["births"]}
-                where offset = {NEVER} or state_partition not in (select state_partition from {lost})
-            union all select state_partition, group_id, kind, {NEVER} from (
-                select state_partition, group_id, kind from {was["people"]}
-                union select state_partition, group_id, kind from {was["rebalances"]})
-                where state_partition in (select state_partition from {lost})),
+    lost = b.cuts.query(f"select distinct state_partition from {b.cuts} where is_new and from_offset > 0")
+    records = f"""select {OF_KIND}, revision, deleted, offset, written_ms from {groups} union all by name
+        select *, 'classic' as kind from {b.valid("classic_groups")}"""
+    return lost.query(f"""with old as (select {OF_KIND}, offset from {b.was["births"]}
+                where offset = {NEVER} or state_partition not in {lost}
+            union all select {OF_KIND}, {NEVER} from (
+                select {OF_KIND} from {b.was["people"]} union select {OF_KIND} from {b.was["rebalances"]})
+                where state_partition in {lost}),
             last as (select state_partition, max(until_offset) as until_offset,
-                arg_max(written_ms, until_offset) as written_ms from {cuts} group by state_partition),
-            new as (select r.* exclude (written_ms) from ({records}) r join last c
-                on r.state_partition = c.state_partition and r.offset >= c.until_offset
-                    and r.written_ms <> c.written_ms)
-            select state_partition, group_id, kind,
-                case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
-            from (select * from old union all select * from new) group by state_partition, group_id, kind""").computed()
-
-
-def graded_by_births(rows: Frame, births: Frame, cuts: Frame) -> Frame:
-    """Grades rows behind unread offsets as possible, unless their group was born behind those offsets."""
-    return rows.query(f"""
-        select r.* replace (case when r.from_offset >= c.begin and r.from_offset < coalesce(b.offset, c.never)
-                then 'possible' else grade end as grade)
-            from {rows} r
-            left join (select state_partition, min(until_offset) as begin, 9223372036854775807 as never
-                from {cuts} group by state_partition) c using (state_partition)
-            left join {births} b using ({GROUP})""")
+                arg_max(written_ms, until_offset) as written_ms from {b.cuts} group by all),
+            new as (select {OF_KIND}, offset from ({records}) r join last c using (state_partition)
+                where offset >= until_offset and r.written_ms <> c.written_ms and revision = 1 and not deleted)
+            select {OF_KIND}, case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
+            from (select * from old union all select * from new) group by all""").computed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,20 +86,19 @@ def _processors() -> int:
 
 
 @contextmanager
-def database(memory: str = "", folder: str = "") -> Iterator[Database]:
-    """Yields a database. `memory`: its limit in DuckDB's notation; empty: an equal share for each processor. `folder`:
-    for rows that do not fit into memory."""
+def database(memory: str = "") -> Iterator[Database]:
+    """Yields a database. `memory`: its limit in DuckDB's notation; empty: an equal share of 80 % for each processor.
+    Rows that do not fit into it go to the executor's disk."""
     import duckdb
 
+    config: dict[str, Any] = {"threads": 1, "memory_limit": memory or f"{80 / _processors():.1f}%"}
     # Queries that need an order have windows; to keep the order of files would cost a copy.
-    config: dict[str, Any] = {"threads": 1, "preserve_insertion_order": False, "autoinstall_known_extensions": False}
-    config |= {"temp_directory": folder} if folder else {}
-    with duckdb.connect(config=config) as connection:
-        if not memory:
-            ((all_of_it,),) = connection.execute("select current_setting('memory_limit')").fetchall()
-            amount, unit = str(all_of_it).split()
-            memory = f"{float(amount) / _processors():.1f} {unit}"
-        connection.execute(f"set memory_limit = '{memory}'")
+    config |= {"preserve_insertion_order": False, "autoinstall_known_extensions": False}
+    disk = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+    with (
+        tempfile.TemporaryDirectory(prefix="sidecar-audit-", dir=disk) as folder,
+        duckdb.connect(config=config | {"temp_directory": folder}) as connection,
+    ):
         yield Database(connection)
 
 
@@ -118,15 +118,6 @@ def by_number(rows: Frame, numbers: Frame, key: str, name: str) -> Frame:
 def kinds(frame: Frame) -> set[str]:
     """Returns the kinds of these rows."""
     return {kind for batch in frame.select("distinct kind").batches() for kind in batch["kind"].to_pylist()}
-
-
-def pack(fields: str) -> str:
-    """Returns SQL of a struct of these columns, such as `offset, ms = log_ms`."""
-    named = [
-        (name.strip(), value.strip() or name.strip())
-        for name, _, value in (f.partition("=") for f in fields.split(","))
-    ]
-    return f"struct_pack({', '.join(f'{name} := {value}' for name, value in named)})"
 
 
 def shape(frame: Frame, table: Table) -> Frame:

@@ -7,21 +7,21 @@ that of the active task: no assignor can place more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame
+from sidecar.audit.gold.holdings import PLACE as HELD
 from sidecar.audit.gold.members import REPLICAS, STANDBYS
 from sidecar.audit.gold.shares import PLACE
 from sidecar.audit.gold.steps import GROUP, begun_or_ended, chain
 
-HELD = "state_partition, group_id, kind, topic_key, partition"
 STATEFUL = "list_transform(list_filter(subtopologies, lambda s: len(s.changelog_topics) > 0), lambda s: s.subtopology)"
 
 
-def counted(intervals: Frame, was: Frame) -> Frame:
+def holders(b: Batch, intervals: Frame) -> Frame:
     """Returns a row from each change of the number to the next; none where it is 0. `intervals`: all that have ended in
-    this batch or are open; `was`: the last batch's numbers, which count all that began until then."""
-    return intervals.query(f"""
+    this batch or are open. The last batch's numbers count all that began until then."""
+    was = b.was["holders"]
+    counts = intervals.query(f"""
         with a as (select {HELD}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
                     1 as d from {intervals} i left join {was} w using ({HELD})
                     where from_offset > coalesce(w.n, -1)
@@ -33,36 +33,38 @@ def counted(intervals: Frame, was: Frame) -> Frame:
             c as (select *, sum(d) over w as holders, lead(n) over w as to_offset, lead(ms) over w as to_ms,
                 lead(written_ms) over w as to_written_ms from b
                 window w as (partition by {HELD} order by n))
-            select {HELD}, topic, holders::int as holders, n as from_offset, ms as from_ms,
-                written_ms as from_written_ms, to_offset, to_ms, to_written_ms, to_offset is null as open
+            select *, n as from_offset, ms as from_ms, written_ms as from_written_ms, to_offset is null as open
                 from c where holders > 0""").computed()
+    b.carry("holders", counts.where("open"))
+    return counts.select("*, case when kind = 'share' then topic_key end as topic_id, kind as role")
 
 
-def carried(counts: Frame) -> Frame:
-    return counts.where("open").select("*, from_offset as n, from_ms as ms, from_written_ms as written_ms")
+def topologies(b: Batch) -> Frame:
+    """Makes the table of topologies, of which the topic has a record only for each change. Returns each change of the
+    list of subtopologies with state."""
+    records = b.valid("streams_topologies")
+    internal = """list_transform(flatten(list_transform(subtopologies,
+        lambda s: s.repartition_source_topics || s.changelog_topics)), lambda t: t.name)"""
+    b.add(
+        "streams_topology_changes",
+        records.where("not deleted").select(
+            f"""* replace (list_transform(subtopologies, lambda s: s.subtopology) as subtopologies), log_ms as ms,
+                list_sort(list_distinct({internal})) as internal_topics"""
+        ),
+    )
+    return b.changes("stateful", records, STATEFUL, "'' as member_id")
 
 
-def as_holders(rows: Frame) -> Frame:
-    """Returns rows with the table's columns."""
-    return rows.select("*, case when kind = 'share' then topic_key end as topic_id, kind as role")
-
-
-def stateful(topologies: Frame, was: Frame) -> Frame:
-    """Each change of the list of subtopologies with state. `was`: the lists that the last batch left."""
-    value = f"'' as member_id, case when not deleted then {STATEFUL} end as value"
-    return chain(value, "'' as member_id, subtopologies as value", topologies, was)
-
-
-def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Mapping[str, Frame]) -> Frame:
+def standbys_wanted(b: Batch) -> Frame:
     """From which record `n` on how many standbys each task of the subtopologies with state should have; -1: from
-    before. `groups`, `members`: valid records; `subtopologies`: of `stateful`; `was`: what the last batch left."""
-    state = f"'' as member_id, case when not deleted then {STANDBYS} end as value"
-    of_members = "member_id, case when not deleted then [process_id] end as value"
-    people = was["lives"].where("kind = 'streams'")
+    before."""
+    subtopologies, was = topologies(b), b.was["lives"]
+    state, of_replicas = f"'' as member_id, {STANDBYS} as value", was.where(f"kind = '{REPLICAS}'")
+    replicas = chain(state, "'' as member_id, state as value", b.valid("streams_groups"), of_replicas)
+    process, people = "member_id, case when not deleted then [process_id] end as value", was.where("kind = 'streams'")
     carried = "key_id as member_id, [payload.process_id] as value"
-    replicas = chain(state, "'' as member_id, state as value", groups, was["lives"].where(f"kind = '{REPLICAS}'"))
-    processes = begun_or_ended(chain(of_members, carried, members, people))
-    turns = groups.query(f"""
+    processes = begun_or_ended(chain(process, carried, b.valid("streams_members"), people))
+    return replicas.query(f"""
         with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
                     0 as more from {replicas}
                 union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {subtopologies}
@@ -74,14 +76,14 @@ def standbys_wanted(groups: Frame, members: Frame, subtopologies: Frame, was: Ma
                 greatest(least(coalesce(last_value(r ignore nulls) over w, 0), sum(more) over w - 1), 0) as wanted
                 from b window w as (partition by {GROUP} order by n))
             select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
-                over (partition by {GROUP} order by n)""")
-    return turns.computed()
+                over (partition by {GROUP} order by n)""").computed()
 
 
-def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
+def lacking(b: Batch, intervals: Frame, turns: Frame) -> Frame:
     """A row for each time in which a member had a task as active and fewer standbys than `wanted` were `held`.
-    `intervals`: all that have ended in this batch or are open; `read`: how far the last batch had come (what began
-    until then is at -1 here); `was`: the rows that it left open."""
+    `intervals`: all that have ended in this batch or are open; what began before this batch is at -1 here. `turns`:
+    from `standbys_wanted`."""
+    read = b.was["read"]
     rows = intervals.query(f"""
         with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
                     end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as standbys
@@ -102,6 +104,8 @@ def lacking(intervals: Frame, turns: Frame, read: Frame, was: Frame) -> Frame:
             select *, lead(n) over w as to_offset, lead(ms) over w as to_ms, lead(written_ms) over w as to_written_ms
                 from d window w as (partition by {PLACE} order by n)""")
     since = "case when n < 0 then w.from_{0} else r.{1} end as from_{0}".format
-    return rows.query(f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
+    short = rows.query(f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
                 {since("written_ms", "written_ms")}, to_offset is null as open
-            from {rows} r left join {was} w using ({PLACE}) where lack is not null""").computed()
+            from {rows} r left join {b.was["lacking"]} w using ({PLACE}) where lack is not null""").computed()
+    b.carry("lacking", short.where("open"))
+    return short

@@ -8,59 +8,53 @@ An event's `type`: `a` assigned, `p` only pending revocation, `x` gone, `k` stil
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame
-from sidecar.audit.gold.steps import MISSING, ORDER, adjacent
+from sidecar.audit.gold.steps import BEFORE, GROUP, MISSING, OF_KIND, ORDER, adjacent
 
-MEMBER = "state_partition, group_id, member_id"
+MEMBER = f"{GROUP}, member_id"
 HOLDER = f"{MEMBER}, kind"
+PLACE = f"{OF_KIND}, topic_key, partition"
+LISTS = ("assigned", "pending")
 CHANGE = f"{HOLDER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
-"""Columns of a record that changes holdings, besides its lists of places: `assigned` and `pending`, and with `b_` those
-before it. `b_offset` and `b_epoch` are of the record before it, null if that was a tombstone."""
+"""Columns of a record that changes holdings, besides its LISTS of places, and with `b_` those before it. `b_offset` and
+`b_epoch` are of the record before it, null if that was a tombstone."""
 
 
-class Held(NamedTuple):
-    """Holdings. `last`: each member's last record, carried to the next batch."""
-
-    events: Frame
-    last: Frame
-
-
-def modern(current: Frame, members: Frame, last: Frame) -> Held:
-    """Returns holdings of groups with epochs. `current`: valid records with `whole_from`; `members`: tombstones of
-    members, which hold nothing from then on; `last`: carried by the last batch. Holdings are compared only where a
-    record differs from the one before."""
+def modern(b: Batch) -> Frame:
+    """Returns events in groups with epochs. A member that is removed holds nothing from then on. Holdings are compared
+    only where a record differs from the one before."""
+    current = b.every(
+        "current",
+        lambda m: {
+            kind: f"member_id, member_epoch, {assigned} as assigned, {pending} as pending"
+            for kind, (assigned, pending) in m.held.items()
+        },
+    )
+    removed = b.every("members", lambda m: dict.fromkeys(m.held, "member_id")).where("deleted")
     rows = current.query(f"""
-        select {HOLDER}, offset, log_ms, written_ms, why, revision, deleted, member_epoch, assigned, pending,
-                whole_from, false as carried from {current}
-            union all select {HOLDER}, offset, log_ms, written_ms, why, null, true, null, null, null, whole_from, false
-                from {members}
-            union all select {HOLDER}, offset, null, null, null, revision, false, member_epoch, assigned, pending,
-                null, true from {last}""")
-    changed = f"""not carried and (not ({adjacent("b_raw_offset")}) or not b_live
+        select *, false as carried from {b.whole_of(current)}
+            union all by name select * exclude (revision), false as carried from {b.whole_of(removed)}
+            union all by name select *, false as deleted, true as carried from {b.was["holdings"]}""")
+    changed = f"""not carried and (not ({adjacent("b_offset")}) or not b_live
         or assigned is distinct from b_assigned or pending is distinct from b_pending)"""
-    chain = rows.query(f"""with a as (select *,
-                coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                lag(offset) over w as b_raw_offset, lag(member_epoch) over w as b_raw_epoch,
+    of_value = ", ".join(f"case when b_live then b_{c} end as b_{c}" for c in ("offset", "epoch", *LISTS))
+    chain = rows.query(f"""with a as (select *, {BEFORE}, lag(member_epoch) over w as b_epoch,
                 lag(assigned) over w as b_assigned, lag(pending) over w as b_pending, lead(1) over w is null as latest
                 from {rows} window w as (partition by {HOLDER} {ORDER}))
-            select *, {MISSING} as missing, {adjacent("b_raw_offset")} as adjacent, member_epoch as epoch,
-                case when b_live then b_raw_offset end as b_offset, case when b_live then b_raw_epoch end as b_epoch,
-                {changed} as changed
+            select * replace ({of_value}), {MISSING} as missing, {adjacent("b_offset")} as adjacent,
+                member_epoch as epoch, {changed} as changed
             from a where latest or {changed}""").computed()
-    changes = chain.query(f"""select {CHANGE}, assigned, pending, case when b_live then b_assigned end as b_assigned,
-            case when b_live then b_pending end as b_pending from {chain} where changed""")
-    left = chain.query(f"""select {HOLDER}, offset, revision, member_epoch, assigned, pending from {chain}
-            where latest and not deleted""")
-    return Held(events(changes, "topic_id"), left)
+    b.carry("holdings", chain.where("latest and not deleted"))
+    return events(chain.where("changed"), "topic_id")
 
 
 def events(changes: Frame, key: str) -> Frame:
     """Returns the events of changes. `key`: the field of a place that identifies its topic. A place is in one or more
     of the four lists, each a bit: 1 and 2 are assigned and pending, 4 and 8 the same before."""
-    numbered = changes.query(f"select row_number() over () as r, * from {changes}").computed()
-    lists = ("assigned", "pending", "b_assigned", "b_pending")
+    lists = (*LISTS, *(f"b_{name}" for name in LISTS))
+    columns = f"row_number() over () as r, {CHANGE}, {', '.join(lists)}"
+    numbered = changes.select(columns).computed()
     parts = " union all ".join(
         f"select r, unnest({name}) as t, {1 << i} as bit from {numbered}" for i, name in enumerate(lists)
     )
@@ -73,7 +67,7 @@ def events(changes: Frame, key: str) -> Frame:
                 case when bits & 4 > 0 then 'a' when bits & 8 > 0 then 'p' end as before from a),
             c as (select b.*, {", ".join(f"n.{c.strip()}" for c in CHANGE.split(","))}
                 from b join {numbered} n on b.r = n.r where now is distinct from before or not adjacent)
-            select state_partition, group_id, kind, topic_key, partition, topic, member_id,
+            select {PLACE}, topic, member_id,
                 unnest(list_filter([case when now is null then 'x' when now is distinct from before then now end,
                     case when now is not null and before is not null and not adjacent then 'k' end],
                     lambda x: x is not null)) as type,

@@ -9,73 +9,52 @@ certain: only these prove an overlap.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from sidecar.audit.gold.batch import Batch
+from sidecar.audit.gold.frames import Frame, by_number, kinds, numbers
+from sidecar.audit.gold.holdings import PLACE
+from sidecar.audit.gold.steps import EARLIER
 
-from sidecar.audit.gold.frames import Frame, by_number, kinds, numbers, pack
-from sidecar.audit.gold.steps import graded
-
-PLACE = "state_partition, group_id, kind, topic_key, partition"
 EVER = 9223372036854775807
 """Offset of an end that has not come yet."""
-STATE = pack("offset, type, ms, written_ms")
+STATE = "struct_pack(offset, type, ms, written_ms)"
 IN_ORDER = "order by phase, s_offset, member_id, asked desc"
-EARLIER = f"partition by p {IN_ORDER} rows between unbounded preceding and 1 preceding"
+BEFORE = f"partition by p {IN_ORDER} {EARLIER}"
 """Window over all earlier beginnings at a place, first those that the last batch carried."""
-FROM = pack("offset, ms, written_ms, why, not_before, exact, epoch, topic")
+FROM = "struct_pack(offset, ms, written_ms, why, not_before, exact, epoch, topic)"
 
 
-class Owned(NamedTuple):
-    intervals: Frame
-    """All that have ended in this batch or are open; for open ones with the columns that the next batch needs."""
-    overlaps: Frame
-    unowned: Frame
-    doubtful: Frame
-    """Beginnings at which another member's interval was open and still is: which one lasts longest is not known yet."""
-    places: Frame
-    """For each place, the longest lasting interval among those that have ended."""
-    kinds: set[str]
-    """Kinds of holdings in all of these."""
-
-
-def owned(events: Frame, was: Frame, doubtful: Frame, places: Frame, whole: Frame) -> Owned:
-    """Returns ownership. `was`: intervals that the last batch left open; `doubtful`, `places`: as it carried them."""
-    keyed = (events, was, doubtful, places)
+def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
+    """Returns the intervals that have ended in this batch or are open, overlaps, unowned time, and the kinds of
+    holdings in all of these."""
+    keyed = (events, b.was["intervals"], b.was["doubtful"], b.was["places"])
     known = numbers(PLACE, "p", *keyed)
     events, was, doubtful, places = (by_number(frame, known, PLACE, "p") for frame in keyed)
     marked = _marked(events, was)
-    intervals = _intervals(marked, was).computed()
-    rows, before = _compared(_stretches(intervals, marked).computed(), doubtful, places)
+    stretches = _intervals(marked, was).computed()
+    rows, before = _compared(_stretches(stretches, marked).computed(), doubtful, places)
     left = _longest(rows).computed()
-    unowned = _named(_unowned(before, left), known)
-    return Owned(
-        _named(_as_intervals(intervals), known),
-        _named(_overlaps(before), known),
-        graded(unowned, whole, "from_offset", "to_offset"),
-        _named(_doubtful(rows, before), known),
-        _named(left, known),
-        kinds(known),
-    )
+    intervals = _named(_as_intervals(stretches), known)
+    b.carry("intervals", intervals.where("open"))
+    b.carry("doubtful", _named(_doubtful(rows, before), known))
+    b.carry("places", _named(left, known))
+    return intervals, _named(_overlaps(before), known), _named(_unowned(before, left), known), kinds(known)
 
 
 def _named(rows: Frame, places: Frame) -> Frame:
     return rows.query(f"""
         select n.* exclude (p), case when n.kind in ('consumer', 'share') then n.topic_key end as topic_id,
-            r.* exclude (p) from {rows} r join {places} n on r.p = n.p""")
+            r.* exclude (p) from {rows} r join {places} n using (p)""")
 
 
 def _marked(events: Frame, was: Frame) -> Frame:
     """Marks events. `begins`: whether an interval begins; `no` identifies it: the offset at which the one before ended,
     -1 for the first. A count would do; last_value is four times as fast."""
-    rows = events.query(f"""
-        select p, member_id, type, offset, not_before, exact, missing, b_epoch, ms, written_ms, why, epoch, topic
-                from {events}
-            union all select p, member_id, 's', stretch_offset, null, null, 0, null, null, null, null, null, null
-                from {was}""")
+    rows = events.query(f"""select * from {events} union all by name
+            select p, member_id, 's' as type, stretch_offset as offset, 0 as missing from {was}""")
     return rows.query(f"""select *, type in ('a', 'p', 's') and coalesce(lag(type) over w, 'x') = 'x' as begins,
                 coalesce(last_value(case when type = 'x' then offset end ignore nulls) over earlier, -1) as no
             from {rows} window w as (partition by p, member_id order by offset),
-                earlier as (partition by p, member_id order by offset
-                    rows between unbounded preceding and 1 preceding)""").computed()
+                earlier as (partition by p, member_id order by offset {EARLIER})""").computed()
 
 
 def _intervals(marked: Frame, was: Frame) -> Frame:
@@ -85,33 +64,31 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
     begins = marked.query(f"""
         select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
                 {STATE} as st, 0 as unseen from {marked} where begins and type <> 's'
-            union all select p, member_id, -1, stretch_offset, null, null, f.topic, true, f, st, unseen from {was}""")
+            union all by name select p, member_id, -1 as no, stretch_offset as s_offset, f.topic as topic,
+                true as carried, f, st, unseen from {was}""")
     between = marked.query(f"""select p, member_id, no, arg_max({STATE}, offset) filter (where type <> 'k') as st,
                 max(offset) filter (where type = 'k') as torn_at, sum(missing) filter (where type = 'k') as missing
-            from {marked} where not begins and type <> 'x' group by p, member_id, no""")
+            from {marked} where not begins and type <> 'x' group by all""")
     return begins.query(f"""select b.* exclude (st, unseen), coalesce(i.st, b.st) as st, i.torn_at is not null as torn,
                 coalesce(i.torn_at, s_offset) as stretch_offset,
                 (b.unseen + coalesce(i.missing, 0))::bigint as unseen,
                 e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
                 e.not_before as to_not_before_offset, e.exact as to_exact, e.b_epoch as last_epoch,
-                e.p is null as open
+                e.type is null as open
             from {begins} b
-                left join {between} i on b.p = i.p and b.member_id = i.member_id and b.no = i.no
-                left join (select * from {marked} where type = 'x') e
-                    on b.p = e.p and b.member_id = e.member_id and b.no = e.no""")
+                left join {between} i using (p, member_id, no)
+                left join (select * from {marked} where type = 'x') e using (p, member_id, no)""")
 
 
 def _as_intervals(stretches: Frame) -> Frame:
     """Returns the intervals with the columns of the table."""
     return stretches.select(
-        """p, member_id, f, st, stretch_offset, unseen, f.topic as topic,
-            f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
+        """*, f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
             f.not_before as from_not_before_offset, f.exact as from_exact,
-            to_offset, to_ms, to_written_ms, to_why, to_not_before_offset, to_exact,
             case when st.type = 'p' then st.offset end as revoking_from_offset,
             case when st.type = 'p' then st.ms end as revoking_from_ms,
             case when st.type = 'p' then st.written_ms end as revoking_from_written_ms,
-            f.epoch as first_epoch, last_epoch, open"""
+            f.epoch as first_epoch"""
     )
 
 
@@ -123,17 +100,11 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
     torn = intervals.query(f"""with a as (select {first}, null as n_not_before from {intervals} where torn
                 union all select k.p, k.member_id, k.no, i.f.offset, k.offset, k.topic, k.ms, k.written_ms, false,
                     false, null, to_offset, to_not_before_offset, to_ms, to_written_ms, k.not_before
-                    from {marked} k join {intervals} i on k.p = i.p and k.member_id = i.member_id and k.no = i.no
-                    where k.type = 'k'),
-            b as (select *, lead(s_offset) over w as n_offset, lead(n_not_before) over w as b_not_before,
-                lead(ms) over w as n_ms, lead(written_ms) over w as n_written_ms
-                from a window w as (partition by p, member_id, no order by s_offset))
-            select p, member_id, no, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
-                coalesce(n_offset, to_offset) as to_offset,
-                case when n_offset is null then to_not_before_offset else b_not_before end as to_not_before_offset,
-                case when n_offset is null then to_ms else n_ms end as to_ms,
-                case when n_offset is null then to_written_ms else n_written_ms end as to_written_ms
-            from b""")
+                    from {marked} k join {intervals} i using (p, member_id, no) where k.type = 'k')
+            select * exclude (n_not_before) replace (lead(s_offset, 1, to_offset) over w as to_offset,
+                lead(n_not_before, 1, to_not_before_offset) over w as to_not_before_offset,
+                lead(ms, 1, to_ms) over w as to_ms, lead(written_ms, 1, to_written_ms) over w as to_written_ms)
+                from a window w as (partition by p, member_id, no order by s_offset)""")
     return intervals.query(f"""
         select p, member_id, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
                 case when to_offset is null then {EVER} else greatest(to_not_before_offset, s_offset) end as reach,
@@ -144,24 +115,24 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
     earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
+    of_end = "from_offset, member_id, ms := end_ms, written_ms := end_written_ms"
     rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked,
-                {pack("reach, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as c,
-                {pack("reach = end_offset, from_offset, member_id, ms = end_ms, written_ms = end_written_ms")} as o,
+                struct_pack(reach, {of_end}) as c, struct_pack(reach := end_offset, {of_end}) as o,
                 null as was_c, null as was_o from {stretches}
-            union all select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                0, true, null, null, c, o from {doubtful}
-            union all select p, '', -1, -1, topic, null, null, false, null, 1, false, c, o, null, null
+            union all by name select * exclude (c, o), 0 as phase, true as asked, c as was_c, o as was_o
+                from {doubtful}
+            union all by name select p, '' as member_id, -1 as s_offset, topic, 1 as phase, false as asked, c, o
                 from {places}""")
     kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
     # Where each began only after the one before had ended, that one lasted longest: no further comparison is needed.
     near = rows.query(f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
             from {rows} window w as (partition by p {IN_ORDER})""").computed()
     shared = near.query(f"select distinct p from {near} where po.reach > s_offset or was_doubtful").computed()
-    before = near.query(f"""select {kept}, pc, po from {near} n anti join {shared} s on n.p = s.p where asked
+    before = near.query(f"""select {kept}, pc, po from {near} anti join {shared} using (p) where asked
             union all select {kept}, pc, po from (
                 select *, greatest(max(c) over w, was_c) as pc, greatest(max(o) over w, was_o) as po
-                from {rows} r semi join {shared} s on r.p = s.p window w as ({EARLIER}))
+                from {rows} semi join {shared} using (p) window w as ({BEFORE}))
             where asked""").computed()
     return rows, before
 
@@ -175,12 +146,11 @@ def _longest(rows: Frame) -> Frame:
 def _doubtful(rows: Frame, before: Frame) -> Frame:
     """Returns doubtful beginnings with the longest lasting earlier stretch that has ended. Few places have any."""
     return rows.query(f"""
-        with a as (select r.* from {rows} r semi join (select p from {before} where po.reach = {EVER}) b
-                    on r.p = b.p),
+        with a as (select * from {rows} semi join (select p from {before} where po.reach = {EVER}) using (p)),
             b as (select *, greatest(max(o) over w, was_o) as po,
                 greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
                 greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
-                from a window w as ({EARLIER}))
+                from a window w as ({BEFORE}))
             select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
                 ended_c as c, ended_o as o from b where asked and po.reach = {EVER}""")
 

@@ -3,159 +3,131 @@ target moves, generations of classic groups. They form one sequence, from which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from sidecar.audit.gold.epochs import GROUP, NOT_YET
-from sidecar.audit.gold.frames import Frame, pack
+from sidecar.audit.gold.batch import Batch
+from sidecar.audit.gold.epochs import NOT_YET
+from sidecar.audit.gold.frames import Frame
 from sidecar.audit.gold.holdings import HOLDER
-from sidecar.audit.gold.steps import ORDER
+from sidecar.audit.gold.kinds import MODERN
+from sidecar.audit.gold.steps import EARLIER, GROUP, OF_KIND, ORDER
 
-REC = pack("offset, ms, written_ms, why")
-LOGGED = pack("offset, ms = log_ms, written_ms, why")
-AIM = pack("offset = t.offset, ms = log_ms, written_ms, assignor, moved, since")
-AIM_OF_CLASSIC = pack("offset, ms, written_ms, assignor = protocol, moved, since = offset")
+REC = "struct_pack(offset, ms, written_ms, why)"
+LOGGED = "struct_pack(offset, ms := log_ms, written_ms, why)"
+AIM = "struct_pack(offset, ms := log_ms, written_ms, assignor, moved, since)"
+AIM_OF_CLASSIC = "struct_pack(offset, ms, written_ms, assignor := protocol, moved, since := offset)"
 
 
-def new_epochs(groups: Frame, was: Frame) -> Frame:
-    """Returns the group records, without those of streams groups that only change other facts in the same epoch.
-    `was`: carried by the last batch."""
+def new_epochs(b: Batch) -> Frame:
+    """Returns the group records, without those of streams groups that only change other facts in the same epoch."""
+    groups = b.every("groups", lambda m: {m.kind: "epoch"})
     return groups.query(f"""select * exclude (carried, before) from (
-                select *, lag(epoch) over (partition by {GROUP} {ORDER}) as before from (
-                    select *, false as carried from {groups} union all by name
-                    select {GROUP}, -1 as offset, acc.head.epoch as epoch, true as carried from {was}))
-            where not carried and (kind <> 'streams' or deleted or epoch is distinct from before)""")
+                select *, lag(epoch) over (partition by {OF_KIND} {ORDER}) as before from (
+                    select *, false as carried from {groups}
+                    union all by name select {OF_KIND}, -1 as offset, acc.head.epoch as epoch, true as carried
+                    from {b.was["rebalances"]}))
+            where not carried and (kind <> 'streams' or deleted or epoch is distinct from before)""").computed()
 
 
-class Line(NamedTuple):
-    rows: Frame
-    reached: Frame
-    """Number of members in each epoch at the end of the last batch."""
-    people: Frame
-    """Each member id, with whether it is a member now and which epoch it has reached."""
-
-
-def people(current: Frame, members: Frame, classic_members: Frame, was: Frame) -> Line:
+def _people(b: Batch) -> Frame:
     """Returns the changes by each member's record: in the number of members (`came`), and from and to which epoch it
-    moves. `was`: carried by the last batch for each member."""
-    rows = current.query(f"""select {GROUP}, member_id, offset, log_ms, written_ms, 'c' as type, not deleted as there,
-                case when not deleted and steady then member_epoch end as reached, false as carried from {current}
-            union all select {GROUP}, member_id, offset, log_ms, written_ms, 'm', not deleted, null, false
-                from {members}
-            union all select state_partition, group_id, 'classic', member_id, offset, log_ms, written_ms, 'm',
-                not deleted, null, false from {classic_members}
-            union all select {GROUP}, member_id, -1, null, null, 'm', true, null, true from {was} where member
-            union all select {GROUP}, member_id, -2, null, null, 'c', true, reached, true from {was}""")
+    moves."""
+    current = b.every("current", lambda m: {m.kind: f"member_id, member_epoch, {m.steady} as steady"})
+    members = b.every("members", lambda m: {m.kind: "member_id"})
+    was = b.was["people"]
+    record = f"{OF_KIND}, member_id, offset, log_ms, written_ms, not deleted as there, false as carried"
+    rows = current.query(f"""
+        select {record}, 'c' as type, case when steady then member_epoch end as reached from {current}
+            union all by name select {record}, 'm' as type from {members}
+            union all by name select {record}, 'm' as type from (select *, 'classic' as kind
+                from {b.valid("classic_members")})
+            union all by name select {OF_KIND}, member_id, -1 as offset, 'm' as type, true as there, true as carried
+                from {was} where member
+            union all by name select {OF_KIND}, member_id, -2 as offset, 'c' as type, true as there, reached,
+                true as carried from {was}""")
     chain = rows.query(f"""
         select *, coalesce(last_value(case when type = 'm' then there end ignore nulls) over earlier, false)
                     as b_there,
                 last_value(case when type = 'c' then coalesce(reached, {NOT_YET}) end ignore nulls) over earlier
                     as b_reached
-            from {rows} window earlier as (partition by {GROUP}, member_id {ORDER}
-                rows between unbounded preceding and 1 preceding)""")
-    line = chain.query(f"""select {GROUP}, member_id, offset, log_ms, written_ms, type, there, b_there, reached,
+            from {rows} window earlier as (partition by {OF_KIND}, member_id {ORDER} {EARLIER})""")
+    line = chain.query(f"""select {OF_KIND}, member_id, offset, log_ms, written_ms, type, there, b_there, reached,
                 case when type = 'm' then cast(there as int) - cast(b_there as int) else 0 end as came,
                 case when b_there then nullif(b_reached, {NOT_YET}) end as from_epoch,
                 case when type = 'c' and b_there then reached
                     when type = 'm' and there then nullif(b_reached, {NOT_YET}) end as to_epoch
             from {chain} where not carried""")
-    reached = was.query(f"""
-        select {GROUP}, reached as epoch, count(*) as members from {was} where member and reached is not null
-            group by {GROUP}, reached""")
-    left = rows.query(f"""select {GROUP}, member_id, coalesce(m.there, false) as member, c.reached from (
-                select {GROUP}, member_id, arg_max(struct_pack(there := there), offset) filter (where type = 'm') as m,
-                    arg_max(struct_pack(reached := reached), offset) filter (where type = 'c') as c
-                    from {rows} group by {GROUP}, member_id)
+    left = rows.query(f"""select *, coalesce(m.there, false) as member, c.reached as reached from (
+                select {OF_KIND}, member_id, arg_max(struct_pack(there), offset) filter (where type = 'm') as m,
+                    arg_max(struct_pack(reached), offset) filter (where type = 'c') as c from {rows} group by all)
             where m.there or c.reached is not null""")
-    return Line(line.computed(), reached, left)
+    b.carry("people", left)
+    return line.computed()
 
 
 MOVED = "not carried and partitions is distinct from b_partitions"
 
 
-class Moves(NamedTuple):
-    targets: Frame
-    """For each complete target the number of partitions that it gives to another member; `since`: offset at which the
-    one before it was complete, or removed."""
-    last: Frame
-    pending: Frame
-    """Changes since the last complete target."""
-    latest: Frame
-    """The last target of each group, complete or removed."""
+def _targets(b: Batch) -> Frame | None:
+    """Returns the complete targets (type `t`), each with the number of partitions that it gives to another member. One
+    behind a removed one moves all that it gives."""
+    names = [m.tables + name for m in MODERN for name in ("targets", "target_members")]
+    if b.idle(names, ("target_members", "target_changes", "complete_targets")):
+        return None
+    targets, was = b.every("targets", lambda m: {m.kind: "epoch, assignor"}).computed(), b.was["complete_targets"]
+    changes = _changes(b)
+    of = " and ".join(f"c.{name} = t.{name}" for name in OF_KIND.split(", "))
+    changes = changes.query(f"""select c.*, t.offset as target from {changes} c asof left join {targets} t
+            on {of} and c.offset < t.offset""").computed()
+    b.carry("target_changes", changes.where("target is null"))
+    latest = f"select {OF_KIND}, offset from {targets} union all by name select * from {was}"
+    b.carry("complete_targets", was.query(f"select {OF_KIND}, max(offset) as offset from ({latest}) group by all"))
+    return targets.query(f"""with gains as (select {OF_KIND}, target, member_id, place, sum(gain) as gain from {changes}
+                where target is not null group by all),
+            moves as (select {OF_KIND}, target as offset, count(distinct place) filter (where gain > 0) as moved
+                from gains group by all),
+            a as (select t.*, coalesce(moved, 0) as moved, coalesce(lag(t.offset) over
+                    (partition by {OF_KIND} order by t.offset), l.offset, 0) as since
+                from {targets} t left join moves using ({OF_KIND}, offset) left join {was} l using ({OF_KIND}))
+            select {OF_KIND}, offset, 't' as type, log_ms, written_ms, true as there, epoch, {AIM} as target
+                from a where not deleted""")
 
 
-def moves(target_members: Frame, targets: Frame, was: Mapping[str, Frame]) -> Moves:
-    """Returns the moves of targets: one behind a removed one moves all that it gives. `was`: carried by the last
-    batch."""
-    rows = target_members.query(f"""select {HOLDER}, offset, deleted, partitions, false as carried from {target_members}
-            union all select {HOLDER}, offset, false, partitions, true from {was["target_members"]}""")
-    chain = (
-        rows.query(f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
-            from {rows} window w as (partition by {HOLDER} {ORDER})""")
-        .where("latest or partitions is distinct from b_partitions")
-        .computed()
-    )
-    changes = chain.query(f"""
+def _changes(b: Batch) -> Frame:
+    """Returns the changes of targets since the last complete one."""
+    records = b.every("target_members", lambda m: {m.kind: f"member_id, {m.target} as partitions"})
+    rows = records.query(f"""select {HOLDER}, offset, deleted, partitions, false as carried from {records}
+            union all by name select *, false as deleted, true as carried from {b.was["target_members"]}""")
+    chain = rows.query(f"""select *, lag(partitions) over w as b_partitions, lead(1) over w is null as latest
+            from {rows} window w as (partition by {HOLDER} {ORDER})
+            qualify latest or partitions is distinct from b_partitions""").computed()
+    b.carry("target_members", chain.where("latest and not deleted"))
+    return chain.query(f"""
         with a as (select {HOLDER}, offset, unnest(partitions) as t, 1 as gain from {chain} where {MOVED}
                 union all select {HOLDER}, offset, unnest(b_partitions), -1 from {chain} where {MOVED}),
             b as (select {HOLDER}, offset, t.topic_id as topic_id, unnest(t.partitions) as partition, gain from a)
             select {HOLDER}, offset, sum(gain)::int as gain, concat(partition, '|', topic_id) as place from b
                 group by {HOLDER}, offset, topic_id, partition having sum(gain) <> 0
-            union all select {HOLDER}, offset, gain, place from {was["target_changes"]}""")
-    numbered = changes.query(f"""select *, coalesce(sum(is_target) over (partition by {GROUP} order by offset
-                rows between unbounded preceding and 1 preceding), 0)::bigint as n from (
-            select {HOLDER}, offset, gain, place, 0 as is_target from {changes}
-            union all select state_partition, group_id, null, kind, offset, 0, null, 1 from {targets})""").computed()
-    left = chain.query(f"select {HOLDER}, offset, partitions from {chain} where latest and not deleted")
-    waiting = numbered.query(f"""select {HOLDER}, offset, gain, place from {numbered} c anti join (
-                select {GROUP}, max(offset) as last from {numbered} where is_target = 1 group by {GROUP}) t
-                on c.state_partition = t.state_partition and c.group_id = t.group_id and c.kind = t.kind
-                    and c.offset < t.last
-            where is_target = 0""")
-    before = was["complete_targets"]
-    latest = targets.query(f"""select {GROUP}, max(offset) as offset from (
-                select {GROUP}, offset from {targets} union all select {GROUP}, offset from {before})
-            group by {GROUP}""")
-    return Moves(_moved(numbered, before), left, waiting, latest)
+            union all by name select * from {b.was["target_changes"]}""")
 
 
-def _moved(changes: Frame, before: Frame) -> Frame:
-    """Returns the moves of complete targets. `n` of a change: number of complete targets before it."""
-    return changes.query(f"""with a as (select {GROUP}, n, member_id, place, sum(gain) as net,
-                    max(case when is_target = 1 then offset end) as target
-                from {changes} group by {GROUP}, n, member_id, place),
-            b as (select {GROUP}, n, max(target) as target_offset,
-                    count(distinct case when net > 0 then place end) as moved from a group by {GROUP}, n)
-            select {GROUP}, target_offset, moved, coalesce(lag(target_offset) over (partition by {GROUP} order by n),
-                    l.offset, 0) as since
-                from b left join {before} l using ({GROUP})
-                where target_offset is not null""")
-
-
-class Steps(NamedTuple):
-    rows: Frame
-    """Types: `p` a classic group's rebalance began, `g` a generation began or the group was removed, `t` the
-    generation's assignments are complete."""
-    last: Frame
-
-
-def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
-    """Returns the steps of classic groups. `moved`: number of partitions that each record gives to a member. A
-    generation begins with the record that ends the join phase; its rebalance, with the PreparingRebalance before."""
-    one = "state_partition, group_id"
-    rows = groups.query(f"""
-        select {one}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
-            protocol, revision, null as acc from {groups}
-            union all select {one}, offset, null, null, null, false, state, null, null, null, null, acc from {was}""")
+def _classic_steps(b: Batch, events: Frame) -> Frame | None:
+    """Returns the steps of classic groups. A generation begins with the record that ends the join phase; its rebalance,
+    with the PreparingRebalance before. `events`: of holdings; those of a record tell how many partitions it moves."""
+    if b.idle(("classic_groups",), ("classic_states",)):
+        return None
+    moved = f"""select {GROUP}, offset, count(*) as moved from {events} where kind = 'classic' and type = 'a'
+        group by all"""
+    rows = b.db.query(f"""
+        select {GROUP}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
+            protocol, revision from {b.valid("classic_groups")}
+            union all by name select *, false as deleted from {b.was["classic_states"]}""")
     chain = rows.query(f"""with a as (select *, coalesce(state = 'PreparingRebalance', false) as prepares,
                 {REC} as rec, lag(state) over w as b_state
-                from {rows} window w as (partition by {one} {ORDER})),
+                from {rows} window w as (partition by {GROUP} {ORDER})),
             b as (select *, prepares and acc is null and b_state is distinct from 'PreparingRebalance' as begins,
                 last_value(case when acc is not null then struct_pack(e := acc.generation)
                     when deleted then struct_pack(e := null::int)
                     when not prepares then struct_pack(e := generation) end ignore nulls) over earlier as former
-                from a window earlier as (partition by {one} {ORDER} rows between unbounded preceding
-                    and 1 preceding)),
+                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})),
             c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation
                     as turns from b)
             select *, last_value(case when acc is not null then acc.began when begins then rec end
@@ -163,12 +135,16 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
                 max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
                     as b_head, lead(1) over w is null as latest
-                from c window w as (partition by {one} {ORDER}), earlier as (partition by {one} {ORDER}
-                    rows between unbounded preceding and 1 preceding)""").computed()
-    made = chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c left join {moved} m
-                on c.state_partition = m.state_partition and c.group_id = m.group_id and c.offset = m.offset
-                where acc is null)
-            select {one}, 'classic' as kind, offset, ms as log_ms, written_ms, why, type, not deleted as there,
+                from c window w as (partition by {GROUP} {ORDER}),
+                    earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
+    left = chain.query(f"""
+        select {GROUP}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
+                then generation end, acc.generation, former.e), began := prep, head) as acc
+            from {chain} where latest and not deleted""")
+    b.carry("classic_states", left)
+    return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c
+                left join ({moved}) m using ({GROUP}, offset) where acc is null)
+            select {GROUP}, 'classic' as kind, offset, ms as log_ms, written_ms, type, not deleted as there,
                 generation as epoch, revision,
                 case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
                     else rec end end as began,
@@ -176,52 +152,31 @@ def classic_steps(groups: Frame, moved: Frame, was: Frame) -> Steps:
             from (select *, unnest(list_filter([case when begins then 'p' end, case when turns or deleted then 'g' end,
                 case when state = 'Stable' and assigned_generation = generation then 't' end],
                 lambda x: x is not null)) as type from a)""")
-    left = chain.query(f"""
-        select {one}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
-                then generation end, acc.generation, former.e), began := prep, head := head) as acc
-            from {chain} where latest and not deleted""")
-    return Steps(made, left)
 
 
-class GroupSequence(NamedTuple):
-    """All records of groups in one sequence: columns for counting (`rows`), and more of some (`details`).
+def sequence(b: Batch, groups: Frame, events: Frame) -> tuple[Frame, Frame]:
+    """Returns all records of groups in one sequence: columns for counting, and more of some. `groups`: from
+    `new_epochs`; `events`: of holdings.
 
-    Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch
-    began or the group was removed, `t` an epoch's target is complete; `w` and `r` were carried by the last batch."""
-
-    rows: Frame
-    details: Frame
-
-
-def sequence(
-    line: Line, groups: Frame, targets: Frame | None, moved: Frame | None, classic: Frame | None, was: Frame
-) -> GroupSequence:
-    """Joins all records in one sequence. `classic`: from `classic_steps`; `was`: carried by the last batch. None where
-    there are no such records."""
-    no = "0 as came, null as from_epoch, null as to_epoch, 0 as d"
-    rows = f"""select {GROUP}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch,
-                to_epoch, 1 as d from {line.rows}
-            union all select {GROUP}, offset, 'g', log_ms, written_ms, not deleted, epoch, {no} from {groups}
-            union all select {GROUP}, -1, 'w', null, null, acc.there, acc.head.epoch, acc.live, null, null, 0
-                from {was}
-            union all select {GROUP}, -2, 'r', null, null, true, null, 0, null, epoch, members from {line.reached}"""
-    details = f"""select {GROUP}, offset, type, member_id, b_there, null as began, null as target, null as acc,
-                null as revision from {line.rows} where type = 'm'
-            union all select {GROUP}, offset, 'g', null, null, {LOGGED}, null, null, revision from {groups}
-            union all select {GROUP}, -1, 'w', null, null, null, null, acc, null from {was}"""
-    if targets is not None and moved is not None:
-        rows += f"""
-            union all select {GROUP}, offset, 't', log_ms, written_ms, true, epoch, {no} from {targets}
-                where not deleted"""
-        details += f"""
-            union all select t.state_partition, t.group_id, t.kind, t.offset, 't', null, null, null, {AIM}, null,
-                null
-                from {targets} t left join {moved} m on t.state_partition = m.state_partition
-                    and t.group_id = m.group_id and t.kind = m.kind and t.offset = m.target_offset
-                    where not deleted"""
-    if classic is not None:
-        rows += f"""
-            union all select {GROUP}, offset, type, log_ms, written_ms, there, epoch, {no} from {classic}"""
-        details += f"""
-            union all select {GROUP}, offset, type, null, null, began, target, null, revision from {classic}"""
-    return GroupSequence(was.query(rows), was.query(details))
+    Types: `m` a member joined or left, `c` a current assignment, `p` a classic group's rebalance began, `g` an epoch or
+    generation began or the group was removed, `t` its target, or the generation's assignments, are complete; `w` and
+    `r` were carried by the last batch."""
+    line, was = _people(b), b.was["rebalances"]
+    begun = f"""select {OF_KIND}, offset, 'g' as type, log_ms, written_ms, not deleted as there, epoch, revision,
+        {LOGGED} as began, null as target from {groups}"""
+    others = [f"select * from {f}" for f in (_targets(b), _classic_steps(b, events)) if f is not None]
+    steps = b.db.query(" union all by name ".join((begun, *others))).computed()
+    rows = b.db.query(f"""
+        select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch, to_epoch,
+                1 as d from {line}
+            union all by name select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, epoch, 0 as came
+                from {steps}
+            union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc.there as there, acc.head.epoch as epoch,
+                acc.live as came from {was}
+            union all by name select {OF_KIND}, -2 as offset, 'r' as type, reached as to_epoch, count(*) as d
+                from {b.was["people"]} where member and reached is not null group by all""")
+    details = b.db.query(f"""
+        select {OF_KIND}, offset, type, member_id, b_there from {line} where type = 'm'
+            union all by name select {OF_KIND}, offset, type, began, target, revision from {steps}
+            union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc from {was}""")
+    return rows, details

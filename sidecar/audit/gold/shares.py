@@ -6,11 +6,9 @@ They count as held by a member without a name, so ownership.py finds only those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+from sidecar.audit.gold.batch import Batch
 from sidecar.audit.gold.frames import Frame
-from sidecar.audit.gold.steps import GROUP, before_cuts, begun_or_ended, chain, left
+from sidecar.audit.gold.steps import GROUP, begun_or_ended
 
 PLACE = f"{GROUP}, topic_key, partition"
 EVER = -1
@@ -19,54 +17,36 @@ NO_MEMBER = ""
 """Id of the member that holds the partitions which no member must hold."""
 
 
-class Wanted(NamedTuple):
-    events: Frame
-    """Events of holdings."""
-    initialised: Frame
-    subscribed: Frame
-    topics: Frame
-    """Topics that members subscribe to, and since when."""
-    made: Frame
-    """Places that were initialised, `since_offset`: the record from which `after_ms` counts; 0: nobody subscribes."""
-
-
-def wanted(placeholders: Frame, members: Frame, holdings: Frame, was: Mapping[str, Frame]) -> Wanted:
-    """Returns events of the nameless member, and the state that the next batch needs. `placeholders`, `members`: valid
-    records; `holdings`: events of holdings; `was`: what the last batch left."""
-    value = "case when not deleted then {} end as value".format
-    new, old = f"'' as member_id, {value('initialised')}", "'' as member_id, initialised as value"
-    shown = chain(new, old, placeholders, was["initialised"])
-    new, old = f"member_id, {value('topic_names')}", "member_id, topic_names as value"
-    named = chain(new, old, members, was["subscribed"])
+def wanted(b: Batch, holdings: Frame) -> Frame:
+    """Returns events of the nameless member. `holdings`: events of all others."""
+    shown = b.changes("initialised", b.valid("share_placeholders"), "initialised", "'' as member_id")
+    named = b.changes("subscribed", b.valid("share_members"), "topic_names")
     places = shown.query(f"""
         with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as t, 1 as gain from {shown}
                 union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {shown})
             select {GROUP}, n, log_ms, written_ms, why, t.topic_id as topic_key, t.topic as topic,
                 unnest(t.partitions) as partition, gain from a""").computed()
     topics = begun_or_ended(named)
-    events = _events(places, topics, holdings, was["intervals"])
     # Subscriptions that the last batch left open are in no new record.
     line = topics.query(f"""select {GROUP}, topic, n, log_ms, written_ms, now from {topics} where n >= 0
-        union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {was["wanted_topics"]}""").computed()
-    latest = line.query(f"""select * exclude (latest, now) from (select *, lead(1) over
-        (partition by {GROUP}, topic order by n) is null as latest from {line}) where latest and now > 0""")
-    last = left(shown, "initialised"), left(named, "topic_names")
-    return Wanted(events, *last, latest, _initialised(places, line))
+        union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {b.was["wanted_topics"]}""").computed()
+    latest = f"lead(1) over (partition by {GROUP}, topic order by n) is null"
+    b.carry("wanted_topics", line.query(f"select * from {line} qualify {latest} and now > 0"))
+    b.add("share_initialised", _initialised(places, line))
+    return _events(places, topics, holdings, b.was["intervals"])
 
 
 def _initialised(places: Frame, topics: Frame) -> Frame:
-    """With the record since which a member subscribes to the topic, if one does then."""
+    """With the record since which a member subscribes to the topic, if one does then. `since_offset`: the record from
+    which `after_ms` counts; 0: nobody subscribes."""
     return places.query(f"""with a as (select {PLACE}, n, max(topic) as topic, any_value(log_ms) as ms,
                 any_value(written_ms) as written_ms from {places} where n >= 0 group by {PLACE}, n
                 having sum(gain) > 0),
-            b as (select a.*, t.now > 0 as wanted, t.n as t_n, t.log_ms as t_ms, t.written_ms as t_written_ms
-                from a asof left join {topics} t on a.state_partition = t.state_partition
-                    and a.group_id = t.group_id and a.topic = t.topic and a.n >= t.n)
-            select state_partition, group_id, topic_key as topic_id, topic, partition, n as offset, ms, written_ms,
-                case when wanted then t_n end as subscribed_offset, case when wanted then t_ms end as subscribed_ms,
-                case when wanted then t_written_ms end as subscribed_written_ms,
-                case when wanted then ms - t_ms end as after_ms,
-                case when wanted then t_n else 0 end as since_offset from b""")
+            b as (select a.*, case when t.now > 0 then t end as t from a asof left join {topics} t
+                using ({GROUP}, topic, n))
+            select {GROUP}, topic_key as topic_id, topic, partition, n as offset, ms, written_ms,
+                t.n as subscribed_offset, t.log_ms as subscribed_ms, t.written_ms as subscribed_written_ms,
+                ms - t.log_ms as after_ms, coalesce(t.n, 0) as since_offset from b""")
 
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
@@ -82,7 +62,6 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                 window w as (partition by {PLACE} order by n))
             select d.*, a.topic, wanted <> lag(wanted, 1, false) over w as changed from d join a using ({PLACE})
             window w as (partition by {PLACE} order by n)""").computed()
-    rest = "true as exact, offset - 1 as not_before, 0 as missing, null as epoch, null as b_epoch"
     return line.query(f"""with known as (select {PLACE} from {line} where changed and n < 0
                     union select {PLACE} from {held} where kind = 'share' and member_id = '{NO_MEMBER}'),
                 new as (select {PLACE}, max(topic) as topic from (
@@ -91,11 +70,12 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                     anti join known using ({PLACE}) group by {PLACE}),
                 a as (select {PLACE}, topic, case when wanted then 'x' else 'a' end as type, n as offset,
                         log_ms as ms, written_ms, why from {line} where changed and n >= 0
-                    union all select {PLACE}, topic, 'a', {EVER}, null, null, null from new)
-            select *, 'share' as kind, '{NO_MEMBER}' as member_id, {rest} from a""")
+                    union all by name select *, 'a' as type, {EVER} as offset from new)
+            select *, 'share' as kind, '{NO_MEMBER}' as member_id, true as exact, offset - 1 as not_before,
+                0 as missing from a""")
 
 
-def coverage(unowned: Frame, cuts: Frame) -> Frame:
-    """Lowers findings behind the first gap in the log to `possible`: members may have joined or left there."""
+def as_coverage(unowned: Frame) -> Frame:
+    """Returns unowned time with the columns of the table, where the nameless member is nobody."""
     columns = ", ".join(f"nullif({c}, '{NO_MEMBER}') as {c}" for c in ("former_member_id", "member_id"))
-    return before_cuts(unowned.where("kind = 'share'").select(f"* replace ({columns})"), cuts, "to_offset")
+    return unowned.where("kind = 'share'").select(f"* replace ({columns})")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sidecar.audit.gold.frames import Database, Frame, numbers, pack
+from sidecar.audit.gold.frames import Frame, numbers
 from sidecar.audit.moments import LAST_MS
 from sidecar.audit.tables.layers import FROM_KEY, SILVER, SILVER_TABLES
 from sidecar.state.fold import UNFENCED
 
+GROUP = "state_partition, group_id"
+OF_KIND = f"{GROUP}, kind"
+"""Columns of a group while it is of one kind."""
 VOID = "(owner_epoch is not null and claimed_epoch is not null and owner_epoch <> claimed_epoch)"
 ORDER = "order by offset"
+EARLIER = "rows between unbounded preceding and 1 preceding"
 
 
 def bounded(frame: Frame, name: str) -> Frame:
@@ -30,64 +34,58 @@ def valid(frame: Frame) -> Frame:
     return frame.where(f"not {VOID}")
 
 
-def keyed(db: Database, silver: Mapping[str, Frame]) -> Frame:
+def keyed(silver: Mapping[str, Frame]) -> Frame:
     """Returns every readable record with its key, without its contents; those of fenced coordinators with the
     reason."""
     selects = []
-    for kind, table in SILVER.items():
-        if table.name not in silver:
-            continue
+    for kind in [kind for kind, table in SILVER.items() if table.name in silver] or ["schema"]:
         void = "false" if kind in UNFENCED else VOID
         selects.append(
             f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
                 {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, {void} as void,
                 case when {void} then why end as why
-                from {silver[table.name]}"""
+                from {silver[SILVER[kind].name]}"""
         )
-    if not selects:
-        return keyed(db, {"schemas": db.empty(SILVER["schema"])})
-    return db.query(" union all ".join(selects))
+    return silver["schemas"].query(" union all ".join(selects))
 
 
 def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
     """Returns all offsets that were never read, with `written_ms` of the first record behind them. `new`: those right
     before this batch."""
-    return keys.query(f"""select c.* exclude (written_ms), coalesce(c.written_ms, f.written_ms) as written_ms from (
-                select state_partition, from_offset, until_offset, written_ms, false as is_new from {before}
-                union all select state_partition, from_offset, until_offset, null, true from {new}) c
-            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys}
-                group by state_partition) f on c.state_partition = f.state_partition""").computed()
+    return keys.query(f"""select c.* replace (coalesce(c.written_ms, f.written_ms) as written_ms) from (
+                select *, false as is_new from {before} union all by name select *, true as is_new from {new}) c
+            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys} group by all) f
+            using (state_partition)""").computed()
 
 
 def read(keys: Frame, corrupt: Frame, before: Frame, cuts: Frame) -> Frame:
-    """Returns for each state partition how far it was read, its first offset without a record (null: there is none),
-    and the number of such offsets, in total and in a row, without those that were never read. The search for holes
-    looks at every offset, so it runs only where the count shows that there is one."""
-    offsets = keys.query(f"""select state_partition, offset from {keys}
-            union all select state_partition, offset from {corrupt}""")
-    ends = offsets.query(f"""select coalesce(n.state_partition, b.state_partition) as state_partition,
-                coalesce(b.last_offset + 1, 0) as start, b.first_hole_offset as known_hole,
-                coalesce(b.without_record, 0) as without_record, coalesce(b.longest_hole, 0) as longest_hole,
-                n.first, n.last, coalesce(n.records, 0) as records
-            from (select state_partition, min(offset) as first, max(offset) as last, count(*) as records
-                    from {offsets} group by state_partition) n
-            full join {before} b on n.state_partition = b.state_partition""").computed()
+    """Returns for each state partition how far it was read, its first offset without a record (null: there is none;
+    `torn`: it is new), and the number of such offsets, in total and in a row, without those that were never read; and
+    the rest of `before`. The search for holes looks at every offset, so it runs only where the count shows that there
+    is one."""
+    offsets = keys.query(f"""select state_partition, offset, true as is_new from {keys}
+            union all select state_partition, offset, true from {corrupt}
+            union all select state_partition, last_offset, false from {before}""")
+    ends = offsets.query(f"""select state_partition, max(offset) as last_offset,
+                last_offset - coalesce(max(offset) filter (where not is_new), -1) <> sum(is_new::int) as torn
+            from {offsets} group by all""").computed()
     holes = offsets.query(f"""select state_partition, before + 1 as hole, offset, offset - before - 1 as length from (
-                select o.state_partition, o.offset, coalesce(lag(o.offset) over
-                    (partition by o.state_partition order by o.offset), e.start - 1) as before
-                from {offsets} o join (select * from {ends} where last - start + 1 <> records) e
-                on o.state_partition = e.state_partition)
-            where offset > before + 1""")
+                select *, lag(offset, 1, -1) over (partition by state_partition order by offset) as before
+                from {offsets} semi join (select * from {ends} where torn) using (state_partition))
+            where is_new and offset > before + 1""")
     behind = f"""select max(until_offset) from {cuts} c where c.state_partition = h.state_partition
         and c.until_offset between h.hole + 1 and h.offset"""
     holes = holes.query(f"select h.* replace (h.offset - coalesce(({behind}), h.hole) as length) from {holes} h")
-    return holes.query(f"""select e.state_partition, greatest(e.last, e.start - 1) as last_offset,
-                coalesce(e.known_hole, h.hole) as first_hole_offset,
-                e.without_record + coalesce(h.without_record, 0) as without_record,
-                greatest(e.longest_hole, h.longest_hole) as longest_hole
-            from {ends} e left join (select state_partition, min(hole) as hole, sum(length)::bigint as without_record,
-                max(length) as longest_hole from {holes} group by state_partition) h
-            on e.state_partition = h.state_partition""")
+    return holes.query(f"""select state_partition, e.last_offset,
+                coalesce(b.first_hole_offset, h.hole) as first_hole_offset,
+                coalesce(b.without_record, 0) + coalesce(h.without_record, 0) as without_record,
+                greatest(b.longest_hole, h.longest_hole, 0) as longest_hole, b.first_repeat,
+                coalesce(b.last_sign, -1) as last_sign,
+                case when b.last_offset is null then 0 else b.whole_from end as whole_from, b.whole_from_ms,
+                b.first_hole_offset is null and h.hole is not null as torn
+            from {ends} e left join {before} b using (state_partition)
+                left join (select state_partition, min(hole) as hole, sum(length)::bigint as without_record,
+                max(length) as longest_hole from {holes} group by all) h using (state_partition)""").computed()
 
 
 REVISION_MAX = 1 << 40
@@ -102,6 +100,9 @@ MISSING = f"""case
     else coalesce(revision, 1) - 1 end"""
 """SQL of the number of values that are missing right before a record of their key. `b_live`: a value of the key came
 before it. A revision that is not higher than that one's shows that a tombstone is missing as well."""
+BEFORE = """coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
+    lag(offset) over w as b_offset"""
+"""Columns of the record of the key before."""
 
 
 def unsure(rows: Frame, cuts: Frame, revision: str) -> Frame:
@@ -127,14 +128,13 @@ def revisions(keys: Frame, before: Frame) -> Frame:
     """Returns for each record of a key how many values are `missing` right before it; whether it `repeats`, that is,
     directly follows a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so
     far. Only the latest and those behind missing values get their key: a key is long, and most records need none."""
-    name = "state_partition, group_id, kind, sub_id"
+    name = f"{OF_KIND}, sub_id"
     rows = keys.query(f"""select {name}, offset, log_ms, revision, deleted, false as carried from {keys}
                 where not void and kind not in ('schema', 'owner_claim')
-            union all select {name}, offset, null, revision, false, true from {before}""")
+            union all by name select *, false as deleted, true as carried from {before}""")
     known = numbers(name, "k", rows)
     return rows.query(f"""
-        with a as (select *, coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                lag(offset) over w as b_offset, lead(1) over w is null as latest
+        with a as (select *, {BEFORE}, lead(1) over w is null as latest
                 from (select k, r.* exclude (group_id, kind, sub_id) from {rows} r join {known} using ({name}))
                 window w as (partition by k {ORDER})),
             b as (select *, {MISSING} as missing from a)
@@ -143,75 +143,47 @@ def revisions(keys: Frame, before: Frame) -> Frame:
             from b left join {known} n on b.k = n.k and (latest or missing > 0)""")
 
 
-def stretches(records: Frame, read: Frame, before: Frame, cuts: Frame) -> Frame:
+def stretches(records: Frame, read: Frame, cuts: Frame) -> Frame:
     """Returns the stretches in which state partitions are whole (tables/gold.py), from `whole_from` to before `until`.
-    `records`: from `revisions`; `read`: from `read`; `before`: the last stretch of each so far; `cuts`: from `cuts`."""
+    `records`: from `revisions`; `read`: from `read`, with the last stretch of each so far; `cuts`: from `cuts`."""
     marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
-    marks = marks.query(f"""select * from {marks} union all
-        select state_partition, until_offset - 1, null, false, null from {cuts} where is_new""")
-    parts = read.query(f"""select r.*, least(b.first_repeat, f.first) as first_repeat,
-                coalesce(b.last_sign, -1) as last_sign,
-                case when b.state_partition is null then 0 else b.whole_from end as whole_from, b.whole_from_ms,
-                b.first_hole_offset is null and r.first_hole_offset < coalesce(least(b.first_repeat, f.first),
-                    9223372036854775807) as torn
-            from {read} r left join {before} b on r.state_partition = b.state_partition
-                left join (select state_partition, min(offset) as first from {marks} where repeats
-                    group by state_partition) f on r.state_partition = f.state_partition""").computed()
+    marks = marks.query(f"""select * from {marks} union all by name
+        select state_partition, until_offset - 1 as offset, false as repeats from {cuts} where is_new""")
+    parts = read.query(f"""select r.* replace (least(first_repeat, first) as first_repeat,
+                torn and coalesce(first_hole_offset < least(first_repeat, first), true) as torn)
+            from {read} r left join (select state_partition, min(offset) as first from {marks} where repeats
+                group by all) using (state_partition)""").computed()
     return marks.query(f"""
-        with a as (select state_partition, offset, b_offset, repeats, log_ms, null as begin from {marks}
-                union all select state_partition, first_hole_offset, null, false, null, null from {parts} where torn
-                union all select state_partition, last_sign, null, false, whole_from_ms, whole_from from {parts}),
+        with a as (select * from {marks}
+                union all by name select state_partition, first_hole_offset as offset, false as repeats from {parts}
+                    where torn
+                union all by name select state_partition, last_sign as offset, false as repeats,
+                    whole_from_ms as log_ms, whole_from as begin from {parts}),
             b as (select *, max(case when not repeats then offset end) over (partition by state_partition
                 order by offset) as sign from a),
-            c as (select state_partition, sign, coalesce(min(begin), min(case when repeats and b_offset > sign
-                then offset end)) as whole_from,
-                case when min(begin) is not null then max(case when begin is not null then log_ms end)
-                    else arg_min(case when repeats and b_offset > sign then log_ms end,
-                        case when repeats and b_offset > sign then offset end) end as whole_from_ms
-                from b group by state_partition, sign),
+            c as (select state_partition, sign, min(since) as whole_from, arg_min_null(log_ms, since) as whole_from_ms
+                from (select *, coalesce(begin, case when repeats and b_offset > sign then offset end) as since from b)
+                group by all),
             d as (select *, lead(sign) over (partition by state_partition order by sign) as until from c)
-            select d.state_partition, sign as last_sign, d.whole_from, d.whole_from_ms, until, last_offset,
-                first_hole_offset, without_record, longest_hole, first_repeat
-            from d join {parts} p on d.state_partition = p.state_partition
+            select p.* replace (sign as last_sign, d.whole_from as whole_from, d.whole_from_ms as whole_from_ms), until
+            from d join {parts} p using (state_partition)
             where d.whole_from is not null or until is null""")
-
-
-def graded(rows: Frame, stretches: Frame, begin: str, end: str) -> Frame:
-    """Returns the rows with their `grade`: `proven` where everything is known from `begin` to `end`
-    (null: until now)."""
-    return rows.query(f"""select r.*, case when w.state_partition is null then 'possible' else 'proven' end as grade
-            from {rows} r left join {stretches} w on r.state_partition = w.state_partition
-                and {begin} >= whole_from and ({end} < until or until is null)""")
-
-
-def graded_before(rows: Frame, unknown: Frame, end: str, begin: str, of: str) -> Frame:
-    """Grades rows as possible that do not end before the least `begin` in `unknown`, which has the columns `of`."""
-    return rows.query(f"""
-        select r.* replace (case when r.{end} < c.begin or c.begin is null then grade else 'possible' end as grade)
-            from {rows} r left join (select {of}, min({begin}) as begin from {unknown} group by {of}) c using ({of})""")
-
-
-def before_cuts(rows: Frame, cuts: Frame, end: str) -> Frame:
-    """Grades rows that end behind unread offsets as possible: there may be unseen members, or some that left."""
-    return graded_before(rows, cuts, end, "until_offset", "state_partition")
 
 
 def unreadable(corrupt: Frame, was: Frame) -> Frame:
     """Returns for each key of a group the first and the last record that cannot be read. `was`: of the batches before.
     Kinds that are not known here say nothing of those that are."""
     return corrupt.query(f"""
-        select state_partition, group_id, kind, sub_id, min(first_offset) as first_offset,
+        select {OF_KIND}, sub_id, min(first_offset) as first_offset,
                 max(last_offset) as last_offset from (
                 select *, offset as first_offset, offset as last_offset from {corrupt}
                     where kind in {tuple(SILVER.keys() - UNFENCED)}
                 union all by name select * from {was})
-            group by state_partition, group_id, kind, sub_id""").computed()
+            group by all""").computed()
 
 
-KEY = "state_partition, group_id, kind, key_id"
+KEY = f"{OF_KIND}, key_id"
 BEGIN = "offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset"
-END = """offset = n_offset, ms = n_ms, written_ms = n_written_ms, why = n_why, adjacent = n_adjacent,
-    last_offset = offset"""
 
 
 def lives(rows: Frame) -> Frame:
@@ -219,49 +191,40 @@ def lives(rows: Frame) -> Frame:
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
     payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
-    chain = rows.query(f"""with a as (select *,
-                coalesce(not lag(deleted) over w, false) as b_live, lag(revision) over w as b_revision,
-                lag(offset) over w as b_offset, lag(state) over w as b_state
+    chain = rows.query(f"""with a as (select *, {BEFORE}, lag(state) over w as b_state
                 from {rows} window w as (partition by {KEY} {ORDER})),
             b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
                 not deleted and (not b_live or state is distinct from b_state) as begins from a),
             c as (select *, last_value(case when begins then offset end ignore nulls) over w as no,
-                lead(offset) over w as n_offset, lead(deleted or begins) over w as n_ends, lead(log_ms) over w as n_ms,
-                lead(written_ms) over w as n_written_ms, lead(why) over w as n_why, lead(adjacent) over w as n_adjacent
+                lead(deleted or begins) over w as n_ends,
+                lead(struct_pack(offset, log_ms, written_ms, why, adjacent)) over w as next
                 from b window w as (partition by {KEY} {ORDER}))
             select * from c where not deleted""")
     return chain.query(f"""with a as (select {KEY}, no,
-                arg_min({pack(BEGIN)}, offset) as f,
-                arg_max({pack("offset, payload, revision, state")}, offset) as l,
-                any_value({pack(END)}) filter (where n_ends) as e,
+                arg_min(struct_pack({BEGIN}), offset) as f,
+                arg_max(struct_pack(offset, payload, revision, state), offset) as l,
+                any_value(struct_pack(next, last_offset := offset)) filter (where n_ends) as e,
                 sum(case when begins then 0 else missing end)::bigint as unseen
                 from {chain} group by {KEY}, no),
-            b as (select *, case when f.carried then f.acc else struct_pack(from_offset := f.offset,
-                from_ms := f.log_ms, from_written_ms := f.written_ms, from_why := f.why,
+            b as (select *, case when f.carried then struct_update(f.acc, unseen := f.acc.unseen + a.unseen) else
+                struct_pack(from_offset := f.offset, from_ms := f.log_ms, from_written_ms := f.written_ms,
+                from_why := f.why,
                 from_not_before_offset := case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
-                from_exact := f.adjacent, unseen := 0::bigint) end as g from a)
-            select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload,
-                g.from_offset, g.from_ms, g.from_written_ms, g.from_why, g.from_not_before_offset, g.from_exact,
-                e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
-                case when e.adjacent then e.offset - 1 else e.last_offset end as to_not_before_offset,
-                e.adjacent as to_exact, unseen + g.unseen as unseen, e is null as open from b""")
-
-
-GROUP = "state_partition, group_id"
+                from_exact := f.adjacent, unseen := a.unseen) end as g from a)
+            select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload, unnest(g),
+                e.next.offset as to_offset, e.next.log_ms as to_ms, e.next.written_ms as to_written_ms,
+                e.next.why as to_why, e.next.adjacent as to_exact,
+                case when e.next.adjacent then e.next.offset - 1 else e.last_offset end as to_not_before_offset,
+                e is null as open from b""")
 
 
 def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
     rows = records.query(f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {records}
-            union all select {GROUP}, -1, null, null, null, {old} from {was}""")
+            union all by name select {GROUP}, -1 as n, {old} from {was}""")
     linked = rows.query(f"""select *, lag(value) over w as before, lead(1) over w is null as latest
         from {rows} window w as (partition by {GROUP}, member_id order by n)""")
     return linked.where("latest or value is distinct from before").computed()
-
-
-def left(chain: Frame, column: str) -> Frame:
-    """Returns the last values of a `chain`, for the next batch."""
-    return chain.where("latest and value is not null").select(f"{GROUP}, member_id, value as {column}")
 
 
 def begun_or_ended(named: Frame) -> Frame:

@@ -5,18 +5,15 @@ into its memory goes to the executor's disk."""
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from sidecar.audit.gold.batch import Batch, Frames
 from sidecar.audit.gold.carried import CARRIED
-from sidecar.audit.gold.fold import Cuts, Folded, Frames, fold
+from sidecar.audit.gold.fold import Cuts, fold
 from sidecar.audit.gold.frames import Database, database
-from sidecar.audit.lake.files import TableWriter, Target, reports, typed
+from sidecar.audit.lake.files import TableWriter, Target, reports
 from sidecar.audit.tables.columns import Table
-from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
 
 ROWS_PER_TASK = 500_000
@@ -58,27 +55,16 @@ def planned(rows: Mapping[int, int], parallelism: int, rows_per_task: int = ROWS
     return sorted(units, key=lambda u: (-u.rows, u.partitions))  # who begins late must not go on longest
 
 
-@contextmanager
-def folding(memory: str = "") -> Iterator[Database]:
-    """A database for one fold, with the executor's disk for what does not fit into its memory."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    with (
-        tempfile.TemporaryDirectory(prefix="sidecar-audit-", dir=folders[0] or None) as spill,
-        database(memory, spill) as db,
-    ):
-        yield db
-
-
 def gold_of_units(units: Sequence[Unit], work: Work, ids: Iterator[int]) -> list[str]:
     """Folds the units of these numbers. Returns reports of the files it wrote."""
     writers: dict[str, TableWriter] = {}
     for i in ids:
-        with folding(work.memory) as db:
+        with database(work.memory) as db:
             _write(_folded(db, units[i], work), work, writers)
     return reports(writers)
 
 
-def _folded(db: Database, unit: Unit, work: Work) -> Folded:
+def _folded(db: Database, unit: Unit, work: Work) -> Batch:
     mine = f"state_partition in ({', '.join(map(str, unit.partitions))})"
 
     def read(known: Mapping[str, Table], files: Mapping[str, Sequence[str]]) -> Frames:
@@ -88,13 +74,11 @@ def _folded(db: Database, unit: Unit, work: Work) -> Folded:
     return fold(db, read(SILVER_TABLES, work.silver), read(CARRIED, work.carried), cut)
 
 
-def _write(folded: Folded, work: Work, writers: dict[str, TableWriter]) -> None:
-    for layer, known, frames in (("gold", GOLD, folded.gold), ("carried", CARRIED, folded.carried)):
-        for name, frame in frames.items():
-            target = work.targets.get(f"{layer}.{name}")
-            if target is None:  # the table has this batch already
-                continue
+def _write(folded: Batch, work: Work, writers: dict[str, TableWriter]) -> None:
+    frames = {f"gold.{name}": frame for name, frame in folded.gold.items()}
+    frames |= {f"carried.{name}": frame for name, frame in folded.carried.items()}
+    for name, frame in frames.items():
+        if name in work.targets:  # all others have this batch already
+            writer = writers.setdefault(name, TableWriter(work.targets[name]))
             for batch in frame.batches():
-                if f"{layer}.{name}" not in writers:
-                    writers[f"{layer}.{name}"] = TableWriter(target)
-                writers[f"{layer}.{name}"].write(typed(batch, known[name]))
+                writer.write(batch)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from sidecar.audit.decode.decoder import Decoder, claims_in, schemas_in
 from sidecar.audit.errors import Refused
-from sidecar.audit.gold.tasks import folding
+from sidecar.audit.gold.frames import database
 from sidecar.audit.lake.files import FileInfo, TableWriter, Target, in_duckdb, reports, typed
 from sidecar.audit.lake.storage import file_system
 from sidecar.audit.source.options import Split
@@ -77,8 +77,8 @@ def bronze_once(parts: Sequence[Sequence[FileInfo]], target: Target, ids: Iterat
     differ."""
     writer = TableWriter(target)
     for i in ids:
-        with folding() as database:
-            db = database.connection
+        with database() as opened:
+            db = opened.connection
             db.execute("set TimeZone = 'UTC'")
             rows = in_duckdb(db, BRONZE, [f"{target.folder}/{f.path}" for f in parts[i]], target.folder)
             compared = "key, value, headers, log_ms, log_time_type"

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.audit.ask import query
 from sidecar.audit.errors import Refused
-from sidecar.audit.gold.tasks import folding
+from sidecar.audit.gold.frames import database
 from sidecar.audit.ingest import tasks
 from sidecar.audit.lake.files import in_duckdb
 from sidecar.audit.lake.lake import Lake
@@ -100,7 +100,7 @@ def test_a_rewrite_has_its_share_of_memory_and_the_executors_disk(
     monkeypatch.setattr(tasks, "in_duckdb", opened)
     dump([bronze(ENTRIES[:9]), bronze(ENTRIES[:9])], tmp_path / "twice.jsonl")
     audit(SPARK, f"file://{tmp_path}/twice.jsonl", Lake.at(tmp_path / "lake"))
-    with folding() as db:
+    with database() as db:
         assert seen == db.connection.execute(limits).fetchall() and seen[0][1] == str(spill)
 
 
