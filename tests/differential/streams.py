@@ -26,7 +26,7 @@ JOIN = 0
 MISSING_INTERNAL_TOPICS, ASSIGNMENT_DELAYED = 3, 5
 NOT_READY = (1, 2)
 """Statuses: source topics are missing, or topics have unlike numbers of partitions."""
-HEARTBEAT_FIELDS, STATUSES, TASKS = 10, 5, 6
+HEARTBEAT_FIELDS, STATUSES, TASKS, ENDPOINT_EPOCH = 10, 5, 6, 7
 TARGET, TOPOLOGY = 9, 7
 """Columns of a member in a description, and of the description."""
 ROLES = ("active", "standby", "warmup")
@@ -380,6 +380,8 @@ class StreamsSide(Side):
             return "endpoints of a topology that is not ready" if unready else ""
         if _comes_back(ours, theirs):
             return "a member comes back before the next target"
+        if len(self.epochs) == 1 and _made_of_offsets(ours, theirs):
+            return "a group that had only offsets"
         return "a refused member takes the tasks" if self.taken else ""
 
     # ---- looking --------------------------------------------------------------------------------------------
@@ -430,6 +432,14 @@ def _comes_back(ours: object, theirs: object) -> bool:
     return bool(
         waits and ours[TASKS] and theirs[TASKS] and not any(ours[TASKS].values()) and any(theirs[TASKS].values())
     )
+
+
+def _made_of_offsets(ours: object, theirs: object) -> bool:
+    """docs/reference/differences.md: of a classic group that a commit has made, Kafka makes a streams group in another
+    endpoint epoch than it tells."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
+        return False
+    return (*ours[:ENDPOINT_EPOCH], 1, *ours[ENDPOINT_EPOCH + 1 :]) == theirs and ours[ENDPOINT_EPOCH] == 0
 
 
 def only_offsets(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
