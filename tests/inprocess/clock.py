@@ -36,6 +36,10 @@ THREADS_S = 0.001
 """The same in real time, while threads work: their results may be no events of the loop."""
 
 
+LEFT_S = 5.0
+"""Real time that threads have to end in after a test."""
+
+
 class Stuck(AssertionError):
     """All tasks wait, and none for a timer: the test would hang."""
 
@@ -191,4 +195,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         with clocks(loop):
-            return runner.run(main)
+            return runner.run(_whole(loop, main))
+
+
+async def _whole(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
+    """Waits for the work in threads, too: what is left would meet the patches of the next test."""
+    try:
+        return await main
+    finally:
+        await loop.until(lambda: not loop.in_threads, LEFT_S)
