@@ -4,7 +4,7 @@
 
 Sessions, leases and pauses of seconds take none, and a loaded machine changes no verdict: time passes only while
 everybody waits. `time.monotonic`, `time.time` and the clock of leases follow the loop. It is for what lives in memory.
-While work is under way in a thread, time passes as it really does.
+While a thread works, time stands still: a loaded machine may run it late.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ THREADS_S = 0.001
 """The same in real time, while threads work: their results may be no events of the loop."""
 
 
-LEFT_S = 5.0
-"""Real time that threads have to end in after a test."""
+HANGS_S = 60.0
+"""Real time after which work in a thread counts as hanging."""
 
 
 class Stuck(AssertionError):
-    """All tasks wait, and none for a timer: the test would hang."""
+    """All tasks wait, and none for a timer, or for a thread that hangs: the test would hang."""
 
 
 class _Selector:
@@ -56,20 +56,15 @@ class _Selector:
     def select(self, timeout: float | None = None) -> Any:
         loop = self._loop
         files = len(self._real.get_map()) > 1  # beside the pipe by which threads wake the loop
-        if files or loop.in_threads or timeout is None:  # else the kernel has no news: it costs more than a test's step
+        threads = loop.in_threads > loop.hanging
+        if files or threads or timeout is None:  # else the kernel has no news: it costs more than a test's step
             events = self._real.select(0)
             if events:
                 return events
         if timeout == 0:
             return []
-        if loop.in_threads:
-            if loop.conditions:
-                timeout = THREADS_S if timeout is None else min(timeout, THREADS_S)
-            began = time.perf_counter()
-            events = self._real.select(timeout)
-            loop.now_s += time.perf_counter() - began
-            loop.look()
-            return events
+        if threads:
+            return self._await_threads()
         if files and (events := self._real.select(min(timeout or GRACE_S, GRACE_S))):
             return events
         if loop.look():
@@ -82,12 +77,22 @@ class _Selector:
         loop.now_s += LOOK_S if loop.conditions and timeout > 2 * LOOK_S else timeout
         return []
 
+    def _await_threads(self) -> Any:
+        """Waits in real time, while that of the loop stands still."""
+        loop, end_s = self._loop, time.perf_counter() + HANGS_S
+        while not (events := self._real.select(THREADS_S if loop.conditions else HANGS_S)) and not loop.look():
+            if time.perf_counter() > end_s:
+                raise Stuck("work in a thread does not come back; is that what the test is about? See `hanging`.")
+        return events
+
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now_s = STARTS_S
         self.in_threads = 0
         """Number of calls under way in other threads."""
+        self.hanging = 0
+        """How many of them do not come back, as the test wants it."""
         self.conditions: dict[asyncio.Future[None], Callable[[], object]] = {}
         """The conditions that `until` waits for, by the future that ends the wait."""
         super().__init__()
@@ -183,6 +188,18 @@ def clocks(loop: VirtualLoop) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def hanging() -> Iterator[None]:
+    """Time passes meanwhile, though one thread works: its work hangs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.hanging += 1
+    try:
+        yield
+    finally:
+        loop.hanging -= 1
+
+
 def block_loop(seconds: float) -> None:
     """Lets time pass while the loop runs nothing, as a blocking call does."""
     loop = asyncio.get_running_loop()
@@ -203,4 +220,4 @@ async def _whole(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
     try:
         return await main
     finally:
-        await loop.until(lambda: not loop.in_threads, LEFT_S)
+        await loop.until(lambda: not loop.in_threads, LOOK_S)
