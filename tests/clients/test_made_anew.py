@@ -17,10 +17,10 @@ def make(admin: AdminClient, topic: str) -> None:
 async def made_anew(b: Bench, admin: AdminClient, pinned: bool) -> None:
     """Write, make the topic anew behind the writer's back, write again."""
     make(admin, b.topic)
-    view = await b.cluster.refresh([b.topic])
-    (first,) = view.topics
+    while not (known := (await b.cluster.refresh([b.topic])).topics):
+        pass  # the controller has made it, and the broker learns so a little later
     if pinned:
-        b.appender.pinned[b.topic] = first.id
+        b.appender.pinned[b.topic] = known[0].id
     w = await b.writer()
     w.append(records(1, 2), 1)
     await until(lambda: b.failed or b.written == [1], 30)

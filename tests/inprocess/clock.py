@@ -92,7 +92,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.in_threads = 0
         """Number of calls under way in other threads."""
         self.hanging = 0
-        """How many of them do not come back, as the test wants it."""
+        """Number of those that do not come back, as the test wants it."""
         self.conditions: dict[asyncio.Future[None], Callable[[], object]] = {}
         """The conditions that `until` waits for, by the future that ends the wait."""
         super().__init__()
