@@ -45,6 +45,9 @@ class StreamsSide(Side):
         """A member's tasks, if they are not those of its last assignment."""
         self.endpoint_epochs: dict[str, int] = {}
         self.process: dict[str, str] = {}
+        """Member -> its latest process."""
+        self.moved = False
+        """A member came back in another process."""
         self.own_topics = False
         """Topics of the script's own come and go."""
         self.served = False
@@ -110,6 +113,9 @@ class StreamsSide(Side):
                     self.has.pop(member, None)
                 self.given[member] = tasks
         self.served |= req.user_endpoint is not None
+        if req.process_id is not None:
+            self.moved |= self.process.get(member, req.process_id) != req.process_id
+            self.process[member] = req.process_id
         if res.error_code in (Code.FENCED_INSTANCE_ID, Code.UNRELEASED_INSTANCE_ID):
             self.taken = True
         if res.error_code == Code.NONE and req.member_epoch == JOIN:
@@ -382,6 +388,8 @@ class StreamsSide(Side):
             return "a member comes back before the next target"
         if len(self.epochs) == 1 and _made_of_offsets(ours, theirs):
             return "a group that had only offsets"
+        if self.moved and _withheld(ours, theirs):
+            return "a task that another member of the process has still"
         return "a refused member takes the tasks" if self.taken else ""
 
     # ---- looking --------------------------------------------------------------------------------------------
@@ -440,6 +448,18 @@ def _made_of_offsets(ours: object, theirs: object) -> bool:
     if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
         return False
     return (*ours[:ENDPOINT_EPOCH], 1, *ours[ENDPOINT_EPOCH + 1 :]) == theirs and ours[ENDPOINT_EPOCH] == 0
+
+
+def _withheld(ours: object, theirs: object) -> bool:
+    """docs/reference/differences.md: Kafka forgets that a member has a standby task when another one of its process
+    gives that up, which has come there with it."""
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
+        return False
+    less, more = ours[TASKS], theirs[TASKS]
+    same = ours[:TASKS] + ours[TASKS + 1 :] == theirs[:TASKS] + theirs[TASKS + 1 :]
+    return bool(same and less and more) and all(
+        set(partitions) <= set(more[r].get(s, ())) for r in ROLES for s, partitions in less[r].items()
+    )
 
 
 def only_offsets(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
