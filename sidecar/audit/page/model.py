@@ -10,7 +10,7 @@ from sidecar.audit.gold.completeness import Completeness
 from sidecar.audit.page import verdict
 from sidecar.audit.page.findings import findings
 from sidecar.audit.page.groups import INDEX, limit, number_all
-from sidecar.audit.page.pack import NONE, Packer
+from sidecar.audit.page.pack import NONE, Pack
 from sidecar.audit.page.source import Budget, Period, opened, rows_of
 from sidecar.audit.tables.gold import GOLD
 
@@ -94,7 +94,7 @@ def view(
         kinds = findings(db, budget, left_out)
         index = _index(db, covered)
         left_out += limit(db, budget)
-        pack = Packer(db, budget.reasons)
+        pack = Pack(db, budget.reasons)
         packed = {name: pack(query) for name, query in PACKED.items()}
         found = db.sql("select kind, grave, count(*) from findings group by all").fetchall()
         parts = db.sql("""select state_partition from groups union select state_partition from coordinators

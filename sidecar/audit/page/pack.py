@@ -21,7 +21,7 @@ SPARE = ("from_why", "to_why")
 """Optional texts: the rebalance also has the reason."""
 
 
-class Packer:
+class Pack:
     """Packs queries. `texts`: all texts of the page, by their number; `room`: how many characters optional texts may
     add to them, beyond which they are left out."""
 

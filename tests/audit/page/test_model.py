@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.audit.gold.frames import database
 from sidecar.audit.page import Budget, Mark, Period, build, view
-from sidecar.audit.page.pack import Packer, split_budget
+from sidecar.audit.page.pack import Pack, split_budget
 from tests.audit.page.example import example
 from tests.audit.page.rows import BEGIN, Row, covered, row, said, tables, unpacked
 
@@ -367,7 +367,7 @@ def test_a_budget_is_split() -> None:
 
 def test_columns_are_packed() -> None:
     with database() as db:
-        pack = Packer(db.connection, 4)
+        pack = Pack(db.connection, 4)
         rising, reasons = (
             pack("select unnest([5, 7, 6]) as t"),
             pack("select unnest(['abc', 'de', 'abc', null]) as to_why"),
