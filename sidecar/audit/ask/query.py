@@ -26,16 +26,31 @@ WAIT_S = 30.0
 """For a writer that brings gold's tables up to date, which takes it a second or so."""
 Read = TypeVar("Read")
 
-OWNERSHIP = """
-    with held as (
-        select * from intervals
-        union all by name select *, 'share' as kind from share_holdings
-        union all by name select *, 'streams' as kind,
-            'task ' || subtopology || case role when 'active' then '' else ' ' || role end as topic from streams_tasks
+HELD = """
+    from intervals
+    union all by name select *, 'share' as kind, topic_id as topic_key from share_holdings
+    union all by name select *, 'streams' as kind, subtopology as topic_key,
+        'task ' || subtopology || case role when 'active' then '' else ' ' || role end as topic from streams_tasks
+"""
+"""Intervals of all kinds of groups: the table's, holdings of share groups, and tasks, whose topic names the role."""
+SECOND_OWNERS = """
+    with alone as (
+        select state_partition, group_id, topic_key, partition, member_id, from_offset, to_ms from intervals
+        union all select state_partition, group_id, subtopology, partition, member_id, from_offset, to_ms
+            from streams_tasks where role = 'active'
     )
+    select s.*, coalesce(least(a.to_ms, other_to_ms), case when not open then ms end) as to_ms
+    from second_owners s
+    left join alone a using (state_partition, group_id, topic_key, partition, member_id, from_offset)
+    left join (select * rename (member_id as other_member_id, from_offset as other_from_offset, to_ms as other_to_ms)
+        from alone) using (state_partition, group_id, topic_key, partition, other_member_id, other_from_offset)
+"""
+"""The table with `to_ms`, when the first of both ended; null: neither has. It is the beginning where no table tells it,
+as of tasks that are twice in one process."""
+OWNERSHIP = f"""
     select i.group_id, i.topic, i.partition, i.member_id, m.client_id, i.first_epoch as epoch,
         i.from_ms, i.from_exact, i.to_ms, i.to_exact, i.from_why, i.to_why
-    from held i
+    from ({HELD}) i
     left join (
         select state_partition, group_id, member_id, arg_max(client_id, from_offset) as client_id
         from members group by all
@@ -55,22 +70,14 @@ REBALANCES = """
     where from_ms between $since and $until and ($group is null or group_id = $group)
     order by group_id, from_offset
 """
-OVERLAPS = """
-    with held as (
-        select state_partition, group_id, topic_key, partition, member_id, from_offset, to_ms from intervals
-        union all select state_partition, group_id, subtopology, partition, member_id, from_offset, to_ms
-            from streams_tasks where role = 'active'
-    )
+OVERLAPS = f"""
     select grade, group_id, topic, partition, ms, member_id, other_member_id, state_partition, "offset"
-    from second_owners
-    left join held using (state_partition, group_id, topic_key, partition, member_id, from_offset)
-    left join (select * rename (member_id as other_member_id, from_offset as other_from_offset, to_ms as other_to_ms)
-        from held) using (state_partition, group_id, topic_key, partition, other_member_id, other_from_offset)
-    where ms <= $until and ($group is null or group_id = $group)
-        and greatest(ms, least(to_ms, other_to_ms), case when open and to_ms is null then $since end) >= $since
+    from ({SECOND_OWNERS})
+    where ms <= $until and (ms >= $since or coalesce(to_ms, $since) >= $since)
+        and ($group is null or group_id = $group)
     order by grade desc, ms
 """
-"""Second owners that began in the time, or went on into it. The end is the first of both ends, if a table has it."""
+"""Second owners that began in the time, or went on into it."""
 COVERAGE = """
     select state_partition, group_id, first_ms, last_ms, records, missing,
         coalesce(complete_since_ms, first_ms) as complete_since_ms

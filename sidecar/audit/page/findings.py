@@ -1,172 +1,111 @@
-"""The findings, one list for all kinds, each with a time to zoom to."""
+"""The findings, one table for all kinds, each with a time to zoom to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any
 
-from sidecar.audit.page.groups import Group, Groups, key_of, longest_shared
-from sidecar.audit.page.kinds import FAULT, KINDS, LONGEST, NOTE, POSSIBLE, Finding, handed_over, span
-from sidecar.audit.page.pack import NONE, Row, Texts, duration, numbers
-from sidecar.audit.page.source import Budget, Source
+from sidecar.audit.page.source import Budget
 
+FAULT, POSSIBLE, NOTE = 0, 1, 2
+"""Gravity of a finding: a fault that must not exist, a possible fault, or a note."""
+KINDS = (
+    ("overlap", "two owners", False),
+    ("overlap?", "perhaps two owners", False),
+    ("stale", "stale write", False),
+    ("back", "epoch went back", False),
+    ("unreadable", "unreadable record", False),
+    ("outage", "coordinator away", True),
+    ("claimed", "stale claim", False),
+    ("setting", "setting changed", False),
+    ("unowned", "unowned", True),
+    ("uncovered", "nobody’s, of a share group", True),
+    ("lacking", "too few standbys", True),
+    ("unready", "topology not ready", True),
+)
+"""Key and name of each kind of finding, the gravest first; and whether the longest count most, and not the newest."""
 MANY = 20
-PERHAPS = " (perhaps: records are missing)"
+"""Partitions of a stale claim that are listed."""
+FREE = """
+    create table free as select *, stop - start as lasted from (
+        select u.*, greatest(from_ms, begin) as start, least(ended(to_ms), until) as stop from unowned u join alive a
+            on u.g = a.g and begin < ended(to_ms) and until > from_ms)
+    where stop > start qualify row_number() over (partition by id order by stop - start desc, start) = 1
+"""
+"""Unowned time while the group had members, the longest part of each row: an empty group's is unowned by right."""
+AT = 'ms, "offset", state_partition, g'
+SINCE = 'from_ms as ms, from_offset as "offset", state_partition, g'
+FOUND = (
+    f"""select case grade when 'proven' then 'overlap' else 'overlap?' end as kind, gravity(grade, {FAULT}) as grave,
+            {AT}, greatest(ended(to_ms), ms) as until, p as place, number(g, member_id) as owner, concat(name, ': ',
+                called(g, member_id), ' began while ', called(g, other_member_id),
+                case when grade <> 'proven' then ' perhaps' end, ' still owned it') as text
+        from second_owners""",
+    f"""select 'stale' as kind, {FAULT} as grave, {AT}, concat(
+                case what when 'claim' then 'a claim of a fenced producer' else 'a record (' ||
+                    concat_ws(' ', nullif(r.kind, ''), nullif(sub_id, '')) || ') of a fenced coordinator' end,
+                ': owner epoch ', owner_epoch, ', the last claim was ' || claimed_epoch, '; it changes nothing',
+                because(why)) as text
+        from stale_writes r""",
+    f"""select 'back' as kind, gravity(grade, {FAULT}) as grave, {SINCE}, concat(
+                case r.kind when 'classic' then 'generation ' else 'epoch ' end, epoch,
+                ' is not higher than the one before it', because(why), case when grade <> 'proven' then
+                    ' (perhaps the group had gone: records are missing)' end) as text
+        from rebalances r where went_back""",
+    f"""select 'unreadable' as kind, {POSSIBLE} as grave, log_ms as {AT},
+            coalesce(nullif(r.kind, ''), 'unknown kind') || ': ' || reason as text from unreadable r""",
+    f"""select case r.kind when 'share' then 'uncovered' else 'unowned' end as kind, gravity(grade, {NOTE}) as grave,
+            start as ms, from_offset as "offset", state_partition, g, stop as until, p as place,
+            concat(name, ' was nobody’s for ', span(lasted), ' while ', case r.kind when 'share' then
+                'a member subscribed to it' else 'the group had members' end,
+                case when to_ms is null then '; it still is' end, perhaps(grade)) as text
+        from free r where lasted >= case r.kind when 'share' then $uncovered_ms else $unowned_ms end""",
+    f"""select 'lacking' as kind, {NOTE} as grave, {SINCE}, to_ms as until, (select p from places s
+            where s.g = r.g and named = 'task ' || subtopology and s.partition = r.partition and lane = 0) as place,
+            concat('task ', subtopology, '-', partition, ' had ', held, ' of ', wanted, ' standbys for ',
+                span(ended(to_ms) - from_ms), case when to_ms is null then '; it still has' end,
+                perhaps(grade)) as text
+        from streams_standby_coverage r where ended(to_ms) - from_ms >= $lacking_ms""",
+    f"""select 'unready' as kind, {NOTE} as grave, {SINCE}, to_ms as until, concat('the topology was not ready for ',
+            span(greatest(ended(to_ms) - from_ms, 0)), ', so no task was assigned (', from_why, ')') as text
+        from streams_not_ready""",
+    f"""select 'outage' as kind, {NOTE} as grave, from_ms as ms, from_offset as "offset", state_partition,
+            greatest(from_ms, to_ms) as until, concat('state partition ', state_partition,
+                ' had no coordinator for at most ', span(at_most_ms),
+                ', between claims ', former_claim, ' and ', claim, ': ', why) as text
+        from outages""",
+    f"""select 'claimed' as kind, {NOTE} as grave, {AT}, number(g, member_id) as owner,
+            concat(called(g, member_id), ' said that it owned ', topic, ': ',
+                array_to_string(partitions[:{MANY}], ', '), case when len(partitions) > {MANY} then ' and more' end,
+                case when generation >= 0 then ' (got in generation ' || generation
+                    else ' (it does not say in which generation' end, '); they were ',
+                case holder when '' then 'unowned' else called(g, holder) || '’s' end) as text
+        from stale_claims""",
+    f"""select 'setting' as kind, {NOTE} as grave, {AT}, concat(case group_id when '' then 'brokers: ' end, name,
+            case when value is null then ' removed' else ' = ' || value end, because(why)) as text
+        from setting_changes""",
+)
 
 
-def findings(source: Source, groups: Groups, until: int, budget: Budget, left_out: list[str]) -> list[Finding]:
-    """All of them, by time."""
-    unsorted = [
-        *_overlaps(groups, until),
-        *_stale_writes(source, groups),
-        *_went_back(groups),
-        *_unreadable(source, groups),
-        *_unowned(groups, until, budget, left_out),
-        *_lacking(source, groups, until, budget.lacking_ms),
-        *_not_ready(source, groups, until),
-        *_outages(source),
-        *_stale_claims(source, groups),
-        *_settings(source, groups),
-    ]
-    return sorted(unsorted, key=attrgetter("ms", "partition", "offset"))
-
-
-def pack(all_findings: list[Finding], texts: Texts, most: int, left_out: list[str]) -> dict[str, Any]:
-    """As columns, no more than `most` of each kind; and how many there are of each kind."""
-    kinds, kept = [], []
-    for n, (key, name) in enumerate(KINDS):
-        mine = [f for f in all_findings if f.kind == key]
-        kinds.append([key, name, len(mine)])
-        if len(mine) > most:
-            longest = key in LONGEST
-            what = "longest" if longest else "newest"
-            left_out.append(
-                f"{len(mine) - most} of {len(mine)} findings of the kind “{name}”; the {what} {most} are listed."
-            )
-            mine = sorted(mine, key=(lambda f: (f.end or f.ms) - f.ms) if longest else attrgetter("ms"))[-most:]
-        kept += [(f, n) for f in mine]
-    kept.sort(key=lambda k: (k[0].ms, k[0].partition, k[0].offset))
-    listed = [f for f, _ in kept]
-    return {
-        "kinds": kinds,
-        "k": [n for _, n in kept],
-        "t": [f.ms for f in listed],
-        "d": [duration(f.ms, f.end) for f in listed],
-        **numbers(listed, "grave", "offset", "partition", "group", "place", "owner"),
-        **texts.of(listed, "text"),
-    }
-
-
-def _end(r: Row, until: int) -> int:
-    return until if r.to_ms is None else r.to_ms
-
-
-def _reason(r: Row) -> str:
-    return f" ({r.why})" if r.why else ""
-
-
-def _finding(kind: str, grave: int, r: Row, text: str, g: Group | None = None, **more: int | None) -> Finding:
-    """Returns a finding that began with the row's record. Without `end` in `more` it is a single moment."""
-    ms, offset = (r.ms, r.offset) if hasattr(r, "ms") else (r.from_ms, r.from_offset)
-    known = {"ms": ms, "offset": offset, "partition": r.state_partition, "group": g.number if g else NONE}
-    return Finding(kind=kind, grave=grave, text=text, **{**known, **more})
-
-
-def _overlaps(groups: Groups, until: int) -> Iterator[Finding]:
-    for g, r in groups.rows("second_owners"):
-        sure, place, end = r.grade == "proven", g.place(r), max(_end(r, until), r.ms)
-        text = f"{g.names[place]}: {g.called(r.member_id)} began while {g.called(r.other_member_id)}"
-        text += " still owned it" if sure else " perhaps still owned it"
-        kind, grave = ("overlap", FAULT) if sure else ("overlap?", POSSIBLE)
-        yield _finding(kind, grave, r, text, g, end=end, place=place, owner=g.owner(r.member_id))
-
-
-def _stale_writes(source: Source, groups: Groups) -> Iterator[Finding]:
-    for r in source.rows("stale_writes", shared=True):
-        of = " ".join(filter(None, (r.kind, r.sub_id)))
-        described = "a claim of a fenced producer" if r.what == "claim" else f"a record ({of}) of a fenced coordinator"
-        than = "" if r.claimed_epoch is None else f", the last claim was {r.claimed_epoch}"
-        text = f"{described}: owner epoch {r.owner_epoch}{than}; it changes nothing{_reason(r)}"
-        yield _finding("stale", FAULT, r, text, groups.get(key_of(r)))
-
-
-def _went_back(groups: Groups) -> Iterator[Finding]:
-    for g, r in groups.rows("rebalances"):
-        if r.went_back:
-            name, sure = "generation" if r.kind == "classic" else "epoch", r.grade == "proven"
-            text = f"{name} {r.epoch} is not higher than the one before it{_reason(r)}"
-            text += " (perhaps the group had gone: records are missing)" * (not sure)
-            yield _finding("back", FAULT if sure else POSSIBLE, r, text, g)
-
-
-def _unreadable(source: Source, groups: Groups) -> Iterator[Finding]:
-    for r in source.rows("unreadable", shared=True):
-        text = f"{r.kind or 'unknown kind'}: {r.reason}"
-        yield _finding("unreadable", POSSIBLE, r, text, groups.get(key_of(r)))
-
-
-def _unowned(groups: Groups, until: int, budget: Budget, left_out: list[str]) -> Iterator[Finding]:
-    """Yields findings of partitions that were unowned while the group had members: an empty group's are unowned by
-    right. For a share group, of partitions that no member had although one subscribed to them."""
-    brief = 0
-    for g, r in groups.rows("unowned"):
-        shared = longest_shared(g.alive, r.from_ms, _end(r, until))
-        if shared is None:
-            continue
-        share, lasted = r.kind == "share", shared[1] - shared[0]
-        if lasted < (budget.uncovered_ms if share else budget.unowned_ms):
-            brief += not share
-            continue
-        place, sure = g.place(r), r.grade == "proven"
-        condition = "a member subscribed to it" if share else "the group had members"
-        text = f"{g.names[place]} was nobody’s for {span(lasted)} while {condition}"
-        text += "; it still is" * (r.to_ms is None) + PERHAPS * (not sure)
-        kind, grave = "uncovered" if share else "unowned", NOTE if sure else POSSIBLE
-        yield _finding(kind, grave, r, text, g, ms=shared[0], end=shared[1], place=place)
+def findings(db: Any, budget: Budget, left_out: list[str]) -> list[list[Any]]:
+    """Makes the table of findings, and `shown_findings` with no more than the budget of each kind. Returns key, name
+    and number of each kind, and whether the longest come first."""
+    least = {name: getattr(budget, name) for name in ("unowned_ms", "uncovered_ms", "lacking_ms")}
+    db.execute(FREE)
+    db.execute(f"create table findings as {' union all by name '.join(FOUND)}", least)
+    keys, longest = [key for key, *_ in KINDS], tuple(key for key, _, by_length in KINDS if by_length)
+    db.execute(f"""create table shown_findings as select *, list_position({keys}, kind) - 1 as k from findings
+        qualify row_number() over (partition by kind order by case when kind in {longest} then
+            coalesce(until, ms) - ms else ms end desc, ms desc) <= {budget.findings}""")
+    ((brief, words),) = db.sql(f"""select count(*), span({budget.unowned_ms}) from free
+        where kind <> 'share' and lasted < {budget.unowned_ms}""").fetchall()
     if brief:
-        least = span(budget.unowned_ms)
-        left_out.append(f"{brief} times a partition was nobody’s for less than {least}: drawn, but not listed.")
-
-
-def _lacking(source: Source, groups: Groups, until: int, least_ms: int) -> Iterator[Finding]:
-    for r in source.rows("streams_standby_coverage"):
-        g, lasted = groups[key_of(r)], _end(r, until) - r.from_ms
-        if lasted >= least_ms:
-            text = f"task {r.subtopology}-{r.partition} had {r.held} of {r.wanted} standbys for {span(lasted)}"
-            text += "; it still has" * (r.to_ms is None) + PERHAPS * (r.grade != "proven")
-            yield _finding("lacking", NOTE, r, text, g, end=r.to_ms, place=g.task(r.subtopology, r.partition))
-
-
-def _not_ready(source: Source, groups: Groups, until: int) -> Iterator[Finding]:
-    for r in source.rows("streams_not_ready"):
-        lasted = span(max(_end(r, until) - r.from_ms, 0))
-        text = f"the topology was not ready for {lasted}, so no task was assigned ({r.from_why})"
-        yield _finding("unready", NOTE, r, text, groups[key_of(r)], end=r.to_ms)
-
-
-def _outages(source: Source) -> Iterator[Finding]:
-    for r in source.rows("outages"):
-        if not handed_over(r.why):
-            between = f"between claims {r.former_claim} and {r.claim}: {r.why}"
-            away = f"had no coordinator for at most {span(r.at_most_ms)}"
-            text = f"state partition {r.state_partition} {away}, {between}"
-            yield _finding("outage", NOTE, r, text, end=max(r.from_ms, r.to_ms))
-
-
-def _stale_claims(source: Source, groups: Groups) -> Iterator[Finding]:
-    for r in source.rows("stale_claims"):
-        g = groups[key_of(r)]
-        partitions = ", ".join(map(str, r.partitions[:MANY])) + " and more" * (len(r.partitions) > MANY)
-        whose = f"{g.called(r.holder)}’s" if r.holder else "unowned"
-        generation = f"got in generation {r.generation}" if r.generation >= 0 else "it does not say in which generation"
-        claimed = f"{g.called(r.member_id)} said that it owned {r.topic}: {partitions}"
-        text = f"{claimed} ({generation}); they were {whose}"
-        yield _finding("claimed", NOTE, r, text, g, owner=g.owner(r.member_id))
-
-
-def _settings(source: Source, groups: Groups) -> Iterator[Finding]:
-    for r in source.rows("setting_changes", shared=True):
-        now = "removed" if r.value is None else f"= {r.value}"
-        text = f"{'' if r.group_id else 'brokers: '}{r.name} {now}{_reason(r)}"
-        yield _finding("setting", NOTE, r, text, groups.get(key_of(r)))
+        left_out.append(f"{brief} times a partition was nobody’s for less than {words}: drawn, but not listed.")
+    counts = dict(db.sql("select kind, count(*) from findings group by all").fetchall())
+    kinds = [[key, name, counts.get(key, 0), by_length] for key, name, by_length in KINDS]
+    left_out += [
+        f"{count - budget.findings} of {count} findings of the kind “{name}”;"
+        f" the {'longest' if by_length else 'newest'} {budget.findings} are listed."
+        for _, name, count, by_length in kinds
+        if count > budget.findings
+    ]
+    return kinds

@@ -1,214 +1,159 @@
-"""The part of the page's data that belongs to one group: its members, partitions, intervals and rebalances."""
+"""Groups on the page, by DuckDB: their members, partitions and bars, their entries in the index.
+
+The topic's name identifies a partition, with the topic's id only if one name had several ids. Where several members may
+own a partition or task at once, each gets a lane that is free.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
-from sidecar.audit.gold.completeness import Completeness
-from sidecar.audit.page.kinds import FAULT, FREE, POSSIBLE, Finding, span
-from sidecar.audit.page.lives import pack_intervals, pack_members, pack_rebalances, pack_unowned
-from sidecar.audit.page.pack import NONE, Bar, Row, Texts, bar, merged, split_budget
-from sidecar.audit.page.source import Budget, Source
-from sidecar.audit.page.verdict import Coverage
+import pyarrow as pa
 
-Key = tuple[int, str]
-Place = tuple[str, int, str, int]
-"""Topic or `task` and subtopology, partition, topic id (empty unless one name had several), number of the lane."""
-TABLES = ("intervals", "unowned", "rebalances", "members", "second_owners")
-NAMING = ("stale_claims", "streams_not_ready", "streams_standby_coverage")
-"""Other tables whose rows name a group."""
+from sidecar.audit.page.pack import split_budget
+from sidecar.audit.page.source import Budget
+from sidecar.core.runtime.commands import MOVED, RENEWED
 
-
-def key_of(r: Row) -> Key:
-    return r.state_partition, r.group_id
-
-
-def _name(r: Row) -> str:
-    return str(r.topic or r.topic_key)
-
-
-class Group:
-    """A group on the page. `rows`: by table; `owners`: member id -> number, in the order of their joins; `clients`:
-    member id -> its last row; `lanes`: bars by table and place; `places`: partition or task -> number; `alive`: spans
-    of time with members.
-
-    The topic's name identifies a partition, with the topic's id only if one name had several ids."""
-
-    def __init__(self, number: int, rows: Mapping[str, list[Row]], until: int) -> None:
-        self.number, self.rows = number, rows
-        for name in ("members", "intervals", "unowned"):
-            rows[name].sort(key=attrgetter("from_ms", "from_offset"))
-        self.clients = {r.member_id: r for r in rows["members"]}
-        members = dict.fromkeys(r.member_id for name in ("members", "intervals") for r in rows[name])
-        self.owners = {member: n for n, member in enumerate(members)}
-        placed = (r for name in ("intervals", "unowned", "second_owners") for r in rows[name] if r.topic_id)
-        self._ids = Counter(name for name, _ in {(_name(r), r.topic_key) for r in placed})
-        self.lanes = {"intervals": self._beside(rows["intervals"]), "unowned": defaultdict[Place, list[Bar]](list)}
-        for r in rows["unowned"]:
-            self.lanes["unowned"][self._key(r)].append(bar(r))
-        keys = {*self.lanes["intervals"], *self.lanes["unowned"], *map(self._key, rows["second_owners"])}
-        self.places: dict[Place, int] = {key: n for n, key in enumerate(sorted(keys))}
-        self.names = [
-            f"{name}-{p}{f' ({topic_id})' if topic_id else ''}{f' [{lane + 1}]' if lane else ''}"
-            for name, p, topic_id, lane in self.places
-        ]
-        self.alive = union((r.from_ms, until if r.to_ms is None else r.to_ms) for r in rows["members"])
-
-    def _beside(self, intervals: Sequence[Row]) -> dict[Place, list[Bar]]:
-        """Returns the bars of each place. Where several members may own at once, each gets a lane that is free: in
-        partitions of share groups, and standby and warm-up tasks."""
-        lanes: dict[Place, list[Bar]] = {}
-        for r in intervals:
-            place = self._key(r)
-            shared = r.kind == "share" or (r.kind == "streams" and r.topic != r.topic_key)
-            while shared and place in lanes and lanes[place][-1].lasts(r.from_ms):
-                place = (*place[:3], place[3] + 1)
-            lanes.setdefault(place, []).append(bar(r))
-        return lanes
-
-    def _key(self, r: Row) -> Place:
-        name, several = _name(r), r.topic_id and self._ids[_name(r)] > 1
-        return f"task {name}" if r.kind == "streams" else name, r.partition, r.topic_key if several else "", 0
-
-    def place(self, row: Row) -> int:
-        return self.places[self._key(row)]
-
-    def task(self, subtopology: str, partition: int) -> int:
-        """The place of an active task."""
-        return self.places.get((f"task {subtopology}", partition, "", 0), NONE)
-
-    def owner(self, member: str) -> int:
-        return self.owners.get(member, NONE)
-
-    def called(self, member: str) -> str:
-        """Returns a member's name on the page: its short label, and its client id if known."""
-        if member not in self.owners:
-            return member
-        client = self.clients[member].client_id if member in self.clients else ""
-        return f"m{self.owners[member] + 1} ({client or member})"
+PLACED = ("intervals", "unowned", "second_owners")
+PLACE = "g, named, partition, of_id, lane"
+MEMBERS = """
+    create table owners as with a as (
+            select g, member_id, (0, from_ms, from_offset) as came,
+                struct_pack(client_id, instance_id, process_id) as client from members
+            union all select g, member_id, (1, from_ms, from_offset), null from intervals),
+        b as (select g, member_id, min(came) as first,
+            unnest(arg_max(client, came) filter (client is not null)) from a group by g, member_id),
+        c as (select *, row_number() over (partition by g order by first, member_id) - 1 as m from b)
+    select *, concat('m', m + 1, ' (', coalesce(nullif(client_id, ''), member_id), ')') as called from c;
+    create macro called(of_g, of_member) as coalesce(
+        (select called from owners where g = of_g and member_id = of_member), of_member);
+    create macro number(of_g, of_member) as (select m from owners where g = of_g and member_id = of_member);
+"""
+"""Members in the order of their joins, by their last record; and a member's name on the page: its short label, and its
+client id if known."""
+PLACES = f"""
+    create table places as select row_number() over (partition by g order by named, partition, of_id, lane) - 1 as p, *,
+            concat(named, '-', partition, ' (' || nullif(of_id, '') || ')',
+                case when lane > 0 then ' [' || lane + 1 || ']' end) as name
+        from ({" union ".join(f"select {PLACE} from {name}" for name in PLACED)});
+"""
+ALIVE = """
+    create table alive as select g, min(begin) as begin, max(until) as until from (
+            select *, count(*) filter (apart) over (partition by g order by begin, until) as part from (
+                select g, from_ms as begin, ended(to_ms) as until, coalesce(begin > max(until) over (partition by g
+                    order by from_ms, until rows between unbounded preceding and 1 preceding), true) as apart
+                from members))
+        group by g, part
+"""
+"""Spans of time in which a group has members."""
+INDEX = f"""
+    with seen as (select g, kind, from_ms from rebalances union all select g, kind, from_ms from members
+            union all select g, kind, from_ms from intervals),
+        found as (select g, grave, ms, coalesce(until, ms) - ms as took, kind in ('unowned', 'uncovered') as free
+            from findings),
+        took as (select state_partition, from_why <> '{RENEWED}' and lag(1)
+            over (partition by state_partition order by from_offset) is not null as over from coordinators)
+    select id, sp, kinds, "from", partitions, members, rebalances, slowest[1] as settle, slowest[2] as "settleAt",
+            longest[1] as unowned, longest[2] as "unownedAt", faults, possible, takeovers from (
+        select g, group_id as id, state_partition as sp,
+            (select coalesce(list_sort(list(distinct kind)), []) from seen s where s.g = groups.g) as kinds,
+            (select min(from_ms) from seen s where s.g = groups.g) as "from",
+            (select count(distinct (named, partition, of_id)) from places s where s.g = groups.g) as partitions,
+            (select count(*) from members s where s.g = groups.g and to_ms is null) as members,
+            (select count(*) from rebalances s where s.g = groups.g and not anew) as rebalances,
+            (select max((greatest(settled_ms - from_ms, 0), from_ms)) from rebalances s
+                where s.g = groups.g and settled_ms is not null) as slowest,
+            (select max((took, ms)) from found s where s.g = groups.g and free) as longest,
+            (select count(*) from found s where s.g = groups.g and grave = 0) as faults,
+            (select count(*) from found s where s.g = groups.g and grave = 1) as possible,
+            (select count(*) filter (over) from took s where s.state_partition = groups.state_partition
+                group by s.state_partition) as takeovers
+        from groups) order by g
+"""
+"""The index of groups. A group's first epoch is no rebalance, and the first claim no takeover."""
 
 
-class Groups(dict[Key, Group]):
-    """All groups, by state partition and id, in the order of their ids."""
-
-    def __init__(self, source: Source, covered: Coverage, texts: Texts, budget: Budget, until: int) -> None:
-        self._covered, self._texts, self._budget, self._until = covered, texts, budget, until
-        self.left_out: list[str] = []
-        tables = {name: source.rows(name) for name in (*TABLES, *NAMING)}
-        tables["settings"] = [r for r in source.rows("setting_changes") if r.group_id]  # of no group: the brokers'
-        keys = {key_of(r) for rows in tables.values() for r in rows} | covered.groups.keys()
-        rows_of: dict[Key, dict[str, list[Row]]] = {k: {name: [] for name in TABLES} for k in keys}
-        for name in TABLES:
-            for r in tables[name]:
-                rows_of[key_of(r)][name].append(r)
-        ordered = sorted(keys, key=lambda k: (k[1], k[0]))
-        super().__init__({key: Group(n, rows_of[key], until) for n, key in enumerate(ordered)})
-
-    def rows(self, name: str) -> Iterator[tuple[Group, Row]]:
-        return ((g, r) for g in self.values() for r in g.rows[name])
-
-    def packed(self, coordinators: Sequence[dict[str, Any]], findings: Sequence[Finding]) -> list[dict[str, Any]]:
-        """Returns the data of each group. Packs rebalances first: their reasons are required, those of intervals are
-        optional and limited."""
-        takeovers = {c["sp"]: c["takeovers"] for c in coordinators}
-        epochs = [pack_rebalances(rows, self._texts) for rows in self._newest("rebalances")]
-        members, drawn, free = self._newest("members"), self._bars("intervals"), self._bars("unowned")
-        by_group = defaultdict[int, list[Finding]](list)
-        for f in findings:
-            by_group[f.group].append(f)
-        return [
-            {
-                **self._head(key, g, by_group[n]),
-                "takeovers": takeovers.get(key[0], NONE),
-                "owners": self._owners(g),
-                "places": [self._texts(name) for name in g.names],
-                "lives": pack_members(members[n], g.owners, self._texts),
-                "own": pack_intervals(drawn[n], g.owners, self._texts),
-                "free": pack_unowned(free[n], g.owners),
-                "epochs": epochs[n],
-            }
-            for n, (key, g) in enumerate(self.items())
-        ]
-
-    def _newest(self, name: str) -> list[list[Row]]:
-        """Returns rows by group, in the order of the log; only the newest if there are too many."""
-        by_group = [sorted(g.rows[name], key=attrgetter("from_offset")) for g in self.values()]
-        kept = split_budget([len(r) for r in by_group], getattr(self._budget, name))
-        lost = sum(map(len, by_group)) - sum(kept)
-        if lost:
-            self.left_out.append(f"{lost} older rows of {name}; the newest of each group are here.")
-        return [r[len(r) - k :] for r, k in zip(by_group, kept, strict=True)]
-
-    def _bars(self, name: str) -> list[list[list[Bar]]]:
-        """Returns the bars of each partition of each group."""
-        lanes = [[g.lanes[name].get(place, []) for place in g.places] for g in self.values()]
-        granted = split_budget([sum(map(len, of)) for of in lanes], getattr(self._budget, name))
-        out = []
-        for (_, group_id), of, share in zip(self, lanes, granted, strict=True):
-            bars, grain = merged(of, share, self._until)
-            out.append(bars)
-            if grain:
-                before, now = sum(map(len, of)), sum(map(len, bars))
-                self.left_out.append(
-                    f"{group_id}: {before} rows of {name} are drawn as {now} bars; neighbours shorter than"
-                    f" {span(grain)} became one."
-                )
-        return out
-
-    def _owners(self, g: Group) -> dict[str, Any]:
-        known = [g.clients.get(m) for m in g.owners]
-        names = ("client_id", "instance_id", "process_id")
-        return {"id": [self._texts(m) for m in g.owners]} | {
-            name: [self._texts(getattr(r, name, None)) for r in known] for name in names
-        }
-
-    def _head(self, key: Key, g: Group, mine: list[Finding]) -> dict[str, Any]:
-        """Returns the group's entry in the index. A group's first epoch is no rebalance."""
-        turns, members = g.rows["rebalances"], g.rows["members"]
-        settled = ((max(r.settled_ms - r.from_ms, 0), r.from_ms) for r in turns if r.settled_ms is not None)
-        settle, settle_at = max(settled, default=(NONE, NONE))
-        unowned, unowned_at = max(
-            (((f.end or f.ms) - f.ms, f.ms) for f in mine if f.kind in FREE), default=(NONE, NONE)
-        )
-        covered = self._covered.of(key)
-        known = covered.completeness if covered else Completeness()
-        every = [*turns, *members, *g.rows["intervals"]]
-        return {
-            "id": key[1],
-            "sp": key[0],
-            "kinds": sorted({r.kind for r in every}),
-            "from": min((r.from_ms for r in every), default=NONE),
-            "partitions": len({place[:3] for place in g.places}),
-            "members": sum(r.to_ms is None for r in members),
-            "rebalances": sum(not r.anew for r in turns),
-            "settle": settle,
-            "settleAt": settle_at,
-            "unowned": unowned,
-            "unownedAt": unowned_at,
-            "faults": sum(f.grave == FAULT for f in mine),
-            "possible": sum(f.grave == POSSIBLE for f in mine),
-            "known": covered is not None,
-            "missing": known.missing,
-            "since": NONE if covered is None else covered.first_ms if known.since_ms is None else known.since_ms,
-        }
+def number_all(db: Any) -> None:
+    """Makes the tables of members, and of partitions and their lanes, and numbers rows by them. Removes outages that
+    were none: a live coordinator handed its partition over."""
+    db.execute(MEMBERS)
+    known = " union all ".join(f"select g, named, topic_key, topic_id from {name}" for name in PLACED)
+    db.execute(f"""create table topics as select g, named, count(distinct topic_key) > 1 as several from ({known})
+        where topic_id <> '' group by all""")
+    for name in PLACED:
+        db.execute(f"""create or replace table {name} as select t.*, row_number() over () as id, 0 as lane,
+                case when several and topic_id <> '' then topic_key else '' end as of_id
+            from {name} t left join topics using (g, named)""")
+    db.register("free_lanes", _free_lanes(db))
+    db.execute("update intervals set lane = free_lanes.lane from free_lanes where free_lanes.id = intervals.id")
+    db.execute(PLACES)
+    for name in PLACED:
+        with_place = f"select p, name, t.*, 1 as many from {name} t join places using ({PLACE})"
+        db.execute(f"create or replace table {name} as {with_place}")
+    db.execute(ALIVE)
+    db.execute(f"delete from outages where starts_with(why, '{MOVED}')")
 
 
-def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if out and begin <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
-        else:
-            out.append((begin, end))
-    return out
+def _free_lanes(db: Any) -> Any:
+    """Returns the lanes of partitions of share groups, and of standby and warm-up tasks."""
+    rows = db.sql("""select id, (g, named, partition, of_id)::varchar, from_ms, to_ms from intervals
+        where kind = 'share' or role <> 'active' order by from_ms, from_offset""").fetchall()
+    ends = defaultdict[str, list[int | None]](list)
+    lanes = []
+    for _, place, begin, end in rows:
+        taken = ends[place]
+        lane = next((n for n, until in enumerate(taken) if until is not None and until <= begin), len(taken))
+        taken[lane : lane + 1] = [end]
+        lanes.append(lane)
+    return pa.table({"id": pa.array([r[0] for r in rows], pa.int64()), "lane": pa.array(lanes, pa.int32())})
 
 
-def longest_shared(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int] | None:
-    """Returns the longest part of `begin` to `end` within one of `spans`, which are in order; None if there is none."""
-    first = max(bisect_right(spans, (begin, begin)) - 1, 0)
-    parts = [(max(begin, a), min(end, b)) for a, b in spans[first : bisect_left(spans, (end, 0))]]
-    return max((p for p in parts if p[1] > p[0]), key=lambda p: p[1] - p[0], default=None)
+def limit(db: Any, budget: Budget) -> Iterator[str]:
+    """Leaves out rows beyond the budget, and yields what was left out or merged."""
+    for name in ("coordinators", "outages"):
+        yield from _newest(db, name, "state_partition", budget.claims)
+    for name in ("rebalances", "members"):
+        yield from _newest(db, name, "g", getattr(budget, name))
+    for name in ("intervals", "unowned"):
+        yield from _merged(db, name, getattr(budget, name))
+
+
+def _newest(db: Any, name: str, by: str, most: int) -> Iterator[str]:
+    """Makes a table `shown_*` with the newest rows of each group or state partition. Yields what was left out."""
+    db.execute(f"""create table shown_{name} as select * exclude (age) from (
+            select *, row_number() over (partition by {by} order by from_offset desc) as age from {name})
+        qualify row_number() over (order by age, {by}) <= {most}""")
+    ((lost,),) = db.sql(f"select (select count(*) from {name}) - (select count(*) from shown_{name})").fetchall()
+    if lost:
+        of_each = "group" if by == "g" else "state partition"
+        yield f"{lost} older rows of {name}; the newest of each {of_each} are here."
+
+
+def _merged(db: Any, name: str, most: int) -> Iterator[str]:
+    """Merges short neighbours in the lanes of groups with too many bars, and ever longer ones, until each group has at
+    most its share of `most`. Yields what was merged.
+
+    `many`: how many rows a bar stands for; its other values are those of the first one."""
+    lanes = db.sql(f"select g, group_id, count(*), count(distinct p) from {name} group by all order by g").fetchall()
+    for (g, group_id, rows, least), share in zip(lanes, split_budget([r[2] for r in lanes], most), strict=True):
+        grain, bars = 0, rows
+        while bars > max(share, least):
+            grain = max(grain * 4, 1000)
+            short = f"ended(to_ms) - from_ms < {grain}"
+            bar = f"p, case when {short} then from_ms // {grain} end, case when not ({short}) then id end"
+            ((bars, words),) = db.sql(f"""select count(distinct ({bar})), span({grain}) from {name}
+                where g = {g}""").fetchall()
+        if grain:
+            db.execute(f"""create or replace table merged as
+                select * exclude (n, last, bars) replace (last as to_ms, bars as many) from (
+                    select *, row_number() over (bar order by from_ms, from_offset) as n, count(*) over bar as bars,
+                        case when count(*) over bar = count(to_ms) over bar then max(to_ms) over bar end as last
+                    from {name} where g = {g} window bar as (partition by {bar}))
+                where n = 1""")
+            db.execute(f"delete from {name} where g = {g}; insert into {name} from merged")
+            yield (
+                f"{group_id}: {rows} rows of {name} are drawn as {bars} bars; neighbours shorter than {words} became"
+                " one."
+            )

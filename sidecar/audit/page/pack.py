@@ -1,70 +1,68 @@
-"""Compact columns: numbers for texts, differences for times, one bar for short neighbours.
+"""Compact columns: numbers for texts, differences for what rises, one value for what most rows have.
 
-Columns have gold's names, but for those of a span: `t`: starts, `d`: lengths, `o` and `e`: offsets."""
+Any query is packed like that. Its columns have gold's names, but for `g`: number of the group, `p`: of the partition or
+task in the group, `m`: of the member in the group; and those of a span: `t`: start, `d`: length, `o` and `e`: offsets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
+
+import pyarrow as pa
 
 NONE = -1
 """Null wherever a number is expected: no time, offset, epoch or count in gold's tables is below zero."""
-Row = Any
-"""A row of a table of gold, a named tuple of its columns."""
+RISING = ("g", "p", "t", "o")
+"""Columns of which the differences from row to row are kept: the rows are in their order."""
+SPARE = ("from_why", "to_why")
+"""Optional texts: the rebalance also has the reason."""
 
 
-class Texts:
-    """Numbers of texts. `room`: how many characters `spare` may add before it returns NONE."""
+class Pack:
+    """Packs queries. `texts`: all texts of the page, by their number; `room`: how many characters optional texts may
+    add to them, beyond which they are left out."""
 
-    def __init__(self, room: int) -> None:
-        self.all: list[str] = []
+    def __init__(self, db: Any, room: int) -> None:
+        self.texts: list[str] = []
         self.left_out = 0
-        self._room = room
-        self._number: dict[str, int] = {}
+        self._db, self._room = db, room
+        self._numbers: dict[str, int] = {}
 
-    def __call__(self, text: str | None) -> int:
-        if text is None:
-            return NONE
-        number = self._number.setdefault(text, len(self.all))
-        if number == len(self.all):
-            self.all.append(text)
-        return number
+    def __call__(self, query: str) -> dict[str, Any]:
+        rows = self._db.sql(query).to_arrow_table()
+        return {"rows": len(rows), "columns": {n: self._packed(n, rows[n]) for n in rows.column_names}}
 
-    def spare(self, text: str | None) -> int:
-        """Returns the number of an optional text, or NONE if no room is left: the rebalance also has the reason."""
-        if text is not None and text not in self._number:
+    def _packed(self, name: str, column: Any) -> list[int] | dict[str, int]:
+        """Returns the values, or the most common one and by row those that differ from it."""
+        of_texts = pa.types.is_string(column.type)
+        numbers = self._of_texts(name, column) if of_texts else column.cast(pa.int64()).to_pylist()
+        values: list[int] = [NONE if v is None else v for v in numbers]
+        if name in RISING:
+            values = [value - before for before, value in pairwise((0, *values))]
+        ((common, count),) = Counter(values).most_common(1) or ((NONE, 0),)
+        if count * 5 < len(values) * 4 or not values:
+            return values
+        return {"": common} | {str(n): v for n, v in enumerate(values) if v != common}
+
+    def _of_texts(self, name: str, column: Any) -> list[int | None]:
+        coded = column.combine_chunks().dictionary_encode()
+        numbers = [self._number(text, name in SPARE) for text in coded.dictionary.to_pylist()]
+        values = [None if code is None else numbers[code] for code in coded.indices.to_pylist()]
+        self.left_out += values.count(NONE)
+        return values
+
+    def _number(self, text: str, spare: bool) -> int:
+        if spare and text not in self._numbers:
             if self._room < len(text):
-                self.left_out += 1
                 return NONE
             self._room -= len(text)
-        return self(text)
-
-    def of(self, rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
-        """Packs columns of texts."""
-        return {name: list(map(self, map(attrgetter(name), rows))) for name in names}
-
-    def spare_of(self, rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
-        """Packs columns of optional texts."""
-        return {name: list(map(self.spare, map(attrgetter(name), rows))) for name in names}
-
-
-def numbers(rows: Sequence[Row], *names: str) -> dict[str, list[int]]:
-    """Packs columns of numbers and flags."""
-    columns = ((name, map(attrgetter(name), rows)) for name in names)
-    return {name: [NONE if value is None else int(value) for value in column] for name, column in columns}
-
-
-def deltas(values: Iterable[int]) -> list[int]:
-    """Returns the first value, and then each one's difference from the one before."""
-    return [value - before for before, value in pairwise((0, *values))]
-
-
-def duration(begin: int, end: int | None) -> int:
-    """Returns `end - begin`, NONE without an end. At least 0, because clocks may go back between two records."""
-    return NONE if end is None else max(end - begin, 0)
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
 
 
 def split_budget(wanted: Sequence[int], budget: int) -> list[int]:
@@ -76,60 +74,3 @@ def split_budget(wanted: Sequence[int], budget: int) -> list[int]:
         granted[n] = min(wanted[n], left // (len(order) - done))
         left -= granted[n]
     return granted
-
-
-@dataclass(slots=True)
-class Bar:
-    """A row's span of time, or if `many` > 1 several short ones of a partition, drawn as one. `row`: the first one's
-    row."""
-
-    begin: int
-    end: int | None
-    row: Row
-    many: int = 1
-
-    def lasts(self, ms: int) -> bool:
-        return self.end is None or self.end > ms
-
-    def shorter(self, grain: int, until: int) -> bool:
-        return (until if self.end is None else self.end) - self.begin < grain
-
-
-def bar(row: Row) -> Bar:
-    return Bar(row.from_ms, row.to_ms, row)
-
-
-def spans(lanes: Sequence[Sequence[Bar]]) -> dict[str, Any]:
-    """Packs bars, by lane and time; differences restart at each lane."""
-    bars = [b for lane in lanes for b in lane]
-    return {
-        "t": [v for lane in lanes for v in deltas(b.begin for b in lane)],
-        "d": [duration(b.begin, b.end) for b in bars],
-        "o": [v for lane in lanes for v in deltas(b.row.from_offset for b in lane)],
-        "e": [duration(b.row.from_offset, b.row.to_offset) for b in bars],
-    }
-
-
-def merged(lanes: list[list[Bar]], most: int, until: int) -> tuple[list[list[Bar]], int]:
-    """Merges short neighbours, and ever longer ones, until all lanes together have at most `most` bars.
-
-    Also returns the length below which bars were merged: 0 if none was. A lane never becomes empty."""
-    grain = 0
-    most = max(most, sum(map(bool, lanes)))
-    while sum(map(len, lanes)) > most:
-        grain = max(grain * 4, 1000)
-        lanes = [_coarser(lane, grain, until) for lane in lanes]
-    return lanes, grain
-
-
-def _coarser(lane: list[Bar], grain: int, until: int) -> list[Bar]:
-    out: list[Bar] = []
-    for b in lane:
-        last = out[-1] if out else None
-        near = last is not None and b.begin - (until if last.end is None else last.end) < grain
-        if last is not None and near and last.shorter(grain, until) and b.shorter(grain, until):
-            last.end = None if last.end is None or b.end is None else max(last.end, b.end)
-            last.many += b.many
-        else:
-            out.append(b)
-    return out

@@ -1,25 +1,49 @@
-"""The tables as the page reads them, also of a period only, and its limits."""
+"""The tables as the page reads them, also of a period or some groups only, and its limits."""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from sidecar.audit.ask.query import HELD, SECOND_OWNERS
 from sidecar.audit.moments import FOR_EVER_MS, shown
-from sidecar.audit.page.pack import Row
 from sidecar.audit.tables.columns import TIME
 from sidecar.audit.tables.gold import GOLD
 
-BEGINS, ENDS = ("from_ms", "ms"), ("to_ms", "settled_ms")
+BEGINS, ENDS = ("from_ms", "ms", "log_ms"), ("to_ms", "settled_ms")
 """Columns of times. What has none of `ENDS` is a single moment."""
-OWNED = ["state_partition", "group_id", "topic_key", "partition", "member_id", "from_offset"]
-"""Columns that identify an interval."""
+SHARED = ("coverage", "setting_changes", "stale_writes", "unreadable")
+"""Tables with rows of no group, which belong to every group in their state partition; settings are the brokers'."""
+NAMING = (
+    *("intervals", "unowned", "rebalances", "members", "second_owners"),
+    *("stale_claims", "streams_not_ready", "streams_standby_coverage"),
+)
+"""Tables whose rows name a group that is there."""
+NAMED = """select *, case when kind = 'streams' then 'task ' else '' end || coalesce(nullif(topic, ''), topic_key)
+    as named from ({})"""
+SHAPES = {
+    "intervals": f"select *, coalesce(nullif(topic, ''), topic_key) as named from ({HELD})",
+    "unowned": NAMED.format("""from unowned
+        union all by name select *, 'share' as kind, topic_id as topic_key from share_coverage"""),
+    "second_owners": NAMED.format(SECOND_OWNERS),
+}
+"""Tables that the page reads in another form. Intervals are those of all kinds of groups. Unowned time is also that in
+which no member had a share group's partition although one should. `named`: the topic, or the task with its role."""
+
+
+WORDS = """
+    create macro span(ms) as case when ms < 1000 then ms || ' ms' when ms < 60000 then format('{:.1f} s', ms / 1000)
+        when ms < 3600000 then format('{} min {} s', ms // 60000, ms % 60000 // 1000)
+        when ms < 216000000 then format('{} h {} min', ms // 3600000, ms % 3600000 // 60000)
+        else format('{} d {} h', ms // 86400000, ms % 86400000 // 3600000) end;
+    create macro because(why) as case when why <> '' then ' (' || why || ')' end;
+    create macro perhaps(grade) as case when grade <> 'proven' then ' (perhaps: records are missing)' end;
+    create macro gravity(grade, sure) as case when grade = 'proven' then sure else 1 end;
+    create macro ended(ms) as coalesce(ms, getvariable('until'));
+    create macro lasting(begin, stop) as case when stop is not null then greatest(stop - begin, 0) end;
+"""
+"""A duration in its two largest units, and other words of findings. What has not ended lasts until the page's end."""
 
 
 @dataclass(frozen=True)
@@ -37,67 +61,6 @@ class Period:
 
 def stamp(ms: int) -> str:
     return f"{shown(ms).partition('.')[0]} UTC"
-
-
-def _with(table: Any, **columns: Any) -> Any:
-    return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | columns)
-
-
-def _like_gold(table: Any, kind: str, topic_key: str) -> Any:
-    """Returns rows of a table that belongs to one kind of group, with the columns of those that belong to all."""
-    return _with(table, kind=pa.repeat(kind, len(table)), topic_key=table[topic_key])
-
-
-def _shaped(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tables in the form in which the page reads them. Intervals also have the holdings of share and
-    streams groups; a task that is not active has its role in the topic's name. Unowned time also has the time in which
-    no member had a share group's partition although one should.
-
-    Second owners get `to_ms`, when the first of both ended. Null: neither has. It is the beginning where no table tells
-    it, as of tasks that are twice in one process."""
-    shares, unheld = (_like_gold(tables[n], "share", "topic_id") for n in ("share_holdings", "share_coverage"))
-    tasks = _like_gold(tables["streams_tasks"], "streams", "subtopology")
-    active = pc.equal(tasks["role"], "active")
-    roles = pc.binary_join_element_wise(tasks["topic_key"], tasks["role"], " ")
-    named = _with(tasks, topic=pc.if_else(active, tasks["topic_key"], roles))
-    alone = (t.select([*OWNED, "to_ms"]) for t in (tables["intervals"], tasks.filter(active)))
-    overlaps, held = tables["second_owners"], pa.concat_tables(alone, promote_options="default")
-    for prefix in ("", "other_"):
-        theirs = held.rename_columns([*OWNED[:4], *(f"{prefix}{name}" for name in (*OWNED[4:], "to_ms"))])
-        overlaps = overlaps.join(theirs, theirs.column_names[:-1], join_type="left outer", use_threads=False)
-    ends = pc.min_element_wise(overlaps["to_ms"], overlaps["other_to_ms"])
-    known = pc.if_else(pc.or_(pc.is_valid(ends), overlaps["open"]), ends, overlaps["ms"])
-    return {
-        **tables,
-        "intervals": pa.concat_tables([tables["intervals"], shares, named], promote_options="default"),
-        "unowned": pa.concat_tables([tables["unowned"], unheld], promote_options="default"),
-        "second_owners": _with(overlaps, to_ms=known),
-        "unreadable": _with(tables["unreadable"], ms=tables["unreadable"]["log_ms"]),
-    }
-
-
-def _touching(table: Any, period: Period) -> Any:
-    """Returns the rows that touch the period; of the table coverage all."""
-    names = table.column_names
-    if (begin := next((n for n in BEGINS if n in names), None)) is None:
-        return table
-    begins, ends = table[begin], table[next((n for n in ENDS if n in names), begin)]
-    goes_on = pc.invert(table["superseded"]) if "superseded" in names else True
-    lasts = pc.coalesce(pc.greater_equal(ends, period.since_ms), goes_on)
-    reaches_in = pc.or_(pc.greater_equal(begins, period.since_ms), lasts)
-    return table.filter(pc.and_(pc.less_equal(begins, period.until_ms), reaches_in))
-
-
-@cache
-def _row(*names: str) -> Any:
-    """Returns the constructor of rows with these columns."""
-    row: Any = namedtuple("Row", names)  # type: ignore[misc]
-    return row._make
-
-
-def _having(table: Any, column: str, values: Collection[Any]) -> Any:
-    kind = table.schema.field(column).type
-    return table.filter(pc.is_in(table[column], value_set=pa.array(values, kind)))
 
 
 @dataclass(frozen=True)
@@ -120,26 +83,54 @@ class Budget:
     """Characters of distinct optional reasons."""
 
 
-class Source:
-    """The tables as rows: all, or only those of some groups or some period."""
+def opened(tables: Mapping[str, Any], groups: Collection[str], period: Period | None) -> Any:
+    """Returns DuckDB with the tables of gold as the page reads them, and the table `groups` with their numbers `g`.
+    Tables whose rows name a group have that number, too; null: of no group. `groups`: only these; all if empty."""
+    import duckdb
 
-    def __init__(self, tables: Mapping[str, Any], groups: Collection[str], period: Period | None = None) -> None:
-        self.absent = [name for name in GOLD if name not in tables]
-        self._groups = list(groups)
-        every = {name: tables.get(name, gold.arrow.empty_table()) for name, gold in GOLD.items()}
-        shaped = _shaped({n: t.select([c.name for c in GOLD[n].columns if c.type != TIME]) for n, t in every.items()})
-        self._tables = shaped if period is None else {name: _touching(t, period) for name, t in shaped.items()}
-        named = [t for n, t in self._tables.items() if "group_id" in t.column_names and n != "unreadable"]
-        theirs = [_having(t, "group_id", self._groups)["state_partition"] for t in named] if groups else []
-        self._homes = {p for partitions in theirs for p in partitions.to_pylist()}
+    db = duckdb.connect()
+    for name, gold in GOLD.items():
+        rows = tables.get(name, gold.arrow.empty_table())
+        db.register(name, rows.select([c.name for c in gold.columns if c.type != TIME]))
+    db.execute("create table chosen as select unnest($1::varchar[]) as group_id", [list(groups)])
+    db.execute("create schema page")
+    theirs = [name for name, gold in GOLD.items() if "group_id" in gold.names]
+    for name in GOLD:
+        shape = SHAPES.get(name, f"from {name}")
+        where = [] if period is None else _touching(db.sql(shape).columns, period)
+        if groups and name in theirs:
+            none = " or coalesce(group_id, '') = ''" if name in SHARED else ""
+            where.append(f"(group_id in (from chosen){none})")
+        db.execute(f"create view seen_{name} as from ({shape}) where {' and '.join(where) or 'true'}")
+    homes = " union ".join(f"select state_partition, group_id from seen_{n}" for n in theirs if n != "unreadable")
+    db.execute(f"create table homes as select state_partition from ({homes}) semi join chosen using (group_id)")
+    named = " union ".join(f"select state_partition, group_id from seen_{name}" for name in NAMING)
+    db.execute(f"""create table page.groups as
+        select row_number() over (order by group_id, state_partition) - 1 as g, * from ({named}
+            union select state_partition, group_id from seen_setting_changes where group_id <> ''
+            union select state_partition, group_id from seen_coverage where scope <> 'partition')""")
+    for name in GOLD:
+        here = "state_partition in (from homes)" if groups and name != "setting_changes" else "true"
+        numbered = f"select g, r.* from seen_{name} r left join page.groups using (state_partition, group_id)"
+        db.execute(f"create table page.{name} as {numbered if name in theirs else f'from seen_{name}'} where {here}")
+    for name in GOLD:
+        db.unregister(name)
+    db.execute("set schema = 'page'")
+    db.execute(WORDS)
+    return db
 
-    def rows(self, name: str, *, shared: bool = False) -> list[Row]:
-        """Returns rows of a table. `shared`: also rows of no group, if they lie in the groups' state partitions or are
-        settings of brokers."""
-        table = self._tables[name]
-        if self._groups and "group_id" in table.column_names:
-            table = _having(table, "group_id", [*self._groups, *(("", None) if shared else ())])
-        if self._groups and name != "setting_changes":
-            table = _having(table, "state_partition", self._homes)
-        columns = (column.to_pylist() for column in table.columns)
-        return list(map(_row(*table.column_names), zip(*columns, strict=True)))
+
+def _touching(names: Collection[str], period: Period) -> list[str]:
+    """Returns the condition of rows that touch the period; of the table coverage all do."""
+    begin = next((n for n in BEGINS if n in names), None)
+    if begin is None:
+        return []
+    end = next((n for n in ENDS if n in names), begin)
+    goes_on = "not superseded" if "superseded" in names else "true"
+    lasts = f"{begin} >= {period.since_ms} or coalesce({end} >= {period.since_ms}, {goes_on})"
+    return [f"{begin} <= {period.until_ms} and ({lasts})"]
+
+
+def rows_of(db: Any, query: str) -> list[dict[str, Any]]:
+    found = db.sql(query)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]

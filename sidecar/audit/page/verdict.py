@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidecar.audit.gold.completeness import Completeness, combined, completeness, reasons
-from sidecar.audit.page.kinds import FAULT, KINDS, POSSIBLE, Finding
-from sidecar.audit.page.pack import NONE, Row
+from sidecar.audit.page.findings import FAULT, KINDS, POSSIBLE
+from sidecar.audit.page.pack import NONE
 from sidecar.audit.page.source import Period, stamp
 
 
@@ -42,16 +42,16 @@ class Coverage:
         return self.groups.get(key) or self.partitions.get(key[0])
 
 
-def coverage(rows: Iterable[Row], groups: Collection[str]) -> Coverage:
+def coverage(rows: Iterable[Mapping[str, Any]], groups: Collection[str]) -> Coverage:
     """Returns the coverage by state partition and group. If only some `groups` are shown, gaps of other groups in their
     state partitions do not count."""
     result = Coverage()
     for r in rows:
-        covered = Covered(r.first_ms, r.last_ms, r.records, completeness(r._asdict()))
-        if r.scope == "partition":
-            result.partitions[r.state_partition] = covered
+        covered = Covered(r["first_ms"], r["last_ms"], r["records"], completeness(r))
+        if r["scope"] == "partition":
+            result.partitions[r["state_partition"]] = covered
         else:
-            result.groups[r.state_partition, r.group_id] = covered
+            result.groups[r["state_partition"], r["group_id"]] = covered
     for (p, name), mine in result.groups.items():
         if name in groups and p in result.partitions:
             result.partitions[p] = replace(mine, last_ms=result.partitions[p].last_ms)
@@ -60,9 +60,8 @@ def coverage(rows: Iterable[Row], groups: Collection[str]) -> Coverage:
 
 def verdict(
     covered: Coverage,
-    findings: Sequence[Finding],
-    partitions: Iterable[int],
-    groups: Iterable[tuple[int, str]],
+    findings: Iterable[tuple[str, int, int]],
+    blind: Collection[str],
     absent: Sequence[str],
     failed: Sequence[str] = (),
     period: Period | None = None,
@@ -70,16 +69,15 @@ def verdict(
 ) -> dict[str, Any]:
     """Returns the verdict. `state`: `findings`, `unknown` or `clean`. `since`: complete from then on; NONE if unknown.
 
-    A state partition or a group without a row in the coverage makes the verdict unknown.
-    `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`: the time of
-    all `findings`; what is missing from before it does not count. `lacks`: a sentence on what the
-    tables lack of the lake."""
-    graves = Counter(f.grave for f in findings if f.kind != "unreadable")
-    count, possible, unreadable = graves[FAULT] + len(failed), graves[POSSIBLE], len(findings) - graves.total()
-    kinds = Counter(f.kind for f in findings if f.grave == FAULT)
-    faults = {name: kinds[kind] for kind, name in KINDS if kinds[kind]} | Counter(failed)
-    blind = {str(p) for p in partitions if p not in covered.partitions}
-    blind |= {g for p, g in groups if covered.of((p, g)) is None}
+    `findings`: kind, gravity and number. `blind`: state partitions and groups without a row in the
+    coverage. `absent`: needed tables that do not exist. `failed`: names of other checks that found a fault. `period`:
+    the time of all `findings`; what is missing from before it does not count. `lacks`: a sentence on what the tables
+    lack of the lake."""
+    found = Counter({(kind, grave): count for kind, grave, count in findings})
+    faults = {name: found[kind, FAULT] for kind, name, _ in KINDS if found[kind, FAULT]}
+    count, unreadable = sum(faults.values()) + len(failed), found["unreadable", POSSIBLE]
+    possible = sum(n for (_, grave), n in found.items() if grave == POSSIBLE) - unreadable
+    faults |= Counter(failed)
     now = combined(c.completeness for c in covered.judged)
     first_ms = min((c.first_ms for c in covered.all), default=None)
     since = first_ms if now.complete else now.since_ms if now.since_known else None
@@ -115,7 +113,7 @@ def verdict(
     }
 
 
-def _why_unknown(blind: set[str], absent: Sequence[str], covered: Coverage) -> str:
+def _why_unknown(blind: Collection[str], absent: Sequence[str], covered: Coverage) -> str:
     """Returns why the history cannot be judged; empty if it can be."""
     if absent:
         return f"Tables are missing: {', '.join(absent)}."

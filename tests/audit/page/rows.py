@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 
+from sidecar.audit.page.pack import RISING
 from sidecar.audit.tables.columns import FLAG, INT, LONG
 from sidecar.audit.tables.gold import GOLD
 
@@ -93,3 +95,17 @@ def tables(rows: Mapping[str, Iterable[Row]], *, without: Iterable[str] = ()) ->
     left = set(GOLD) - set(without)
     assert set(rows) <= left
     return {n: pa.Table.from_pylist(list(rows.get(n, ())), schema=t.arrow) for n, t in GOLD.items() if n in left}
+
+
+def unpacked(found: Mapping[str, Any], name: str) -> dict[str, list[Any]]:
+    """Returns the columns of a table of the page's data, as its script unpacks them (page/parts/data.js)."""
+    packed, out = found["tables"][name], {}
+    for column, values in packed["columns"].items():
+        if isinstance(values, dict):
+            values = [values.get(str(n), values[""]) for n in range(packed["rows"])]
+        out[column] = list(accumulate(values)) if column in RISING else values
+    return out
+
+
+def said(found: Mapping[str, Any], name: str, column: str) -> list[str]:
+    return [found["texts"][n] for n in unpacked(found, name)[column]]

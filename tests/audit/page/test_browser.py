@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.audit.page.looking import COVERED, NEEDS_BROWSER, OUTSIDE, SIZES, Open, axis, group, press, settled
+from tests.audit.page.rows import unpacked
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.tier("all")]
 
@@ -140,7 +141,8 @@ def test_a_finding_leads_to_its_moment(open_page: Open, shown: dict[str, Any]) -
     page = open_page()
     page.locator("#findings-list a", has_text="two owners").first.click()
     settled(page)
-    at = shown["findings"]["t"][shown["findings"]["k"].index(0)]
+    listed = unpacked(shown, "findings")
+    at = listed["t"][listed["k"].index(0)]
     begin, end = axis(page)
     assert begin < at < end
     assert end - begin < 60_000

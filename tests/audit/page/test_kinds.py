@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sidecar.audit.tables.gold import GOLD
 from tests.audit.gold.harness import gold, rows_of
 from tests.audit.gold.rows import Log
 from tests.audit.page.looking import NEEDS_BROWSER, Open, group
+from tests.audit.page.rows import said, unpacked
 
 HOLE_MS = 9_000
 
@@ -59,19 +61,20 @@ def by_name(seen: dict[str, Any], name: str) -> dict[str, Any]:
 def test_each_holder_of_a_shared_partition_has_a_lane(seen: dict[str, Any]) -> None:
     jobs, app = by_name(seen, "jobs"), by_name(seen, "app")
     assert (jobs["kinds"], jobs["members"], app["kinds"], app["members"]) == (["share"], 2, ["streams"], 3)
-    assert [seen["texts"][p] for p in jobs["places"]] == ["t-0", "t-0 [2]", "t-1"]
-    assert jobs["own"]["n"] == [1, 1, 2] and jobs["partitions"] == 2
+    assert jobs["partitions"] == 2 and said(seen, "places", "name")[5:] == ["t-0", "t-0 [2]", "t-1"]
     names = ["task 0-0", "task 0-1", "task 0 in process p1-0", "task 0 standby-0", "task 0 standby-0 [2]"]
-    assert [seen["texts"][p] for p in app["places"]] == names
-    assert app["own"]["n"] == [1, 2, 0, 1, 1]
-    assert [seen["texts"][p] for p in app["owners"]["process_id"]] == ["p1", "p2", "p1"]
-    assert len(jobs["epochs"]["t"]) == 1 and len(app["epochs"]["t"]) == 2
+    assert said(seen, "places", "name")[:5] == names
+    own, owners = unpacked(seen, "own"), unpacked(seen, "owners")["process_id"]
+    bars = Counter(zip(own["g"], own["p"], strict=True))
+    assert [bars[0, p] for p in range(5)] == [1, 2, 0, 1, 1] and [bars[1, p] for p in range(3)] == [1, 1, 2]
+    assert [n if n < 0 else seen["texts"][n] for n in owners] == ["p1", "p2", "p1", -1, -1]
+    assert unpacked(seen, "epochs")["g"] == [0, 0, 1]
 
 
 def test_planted_faults_are_findings(seen: dict[str, Any]) -> None:
-    found = seen["findings"]
-    names = [key for key, *_ in found["kinds"]]
-    told = {(names[k], seen["texts"][text]) for k, text in zip(found["k"], found["text"], strict=True)}
+    names = [key for key, *_ in seen["kinds"]]
+    listed = zip(unpacked(seen, "findings")["k"], said(seen, "findings", "text"), strict=True)
+    told = {(names[k], text) for k, text in listed}
     assert told == {
         ("overlap", "task 0-1: m2 (c) began while m1 (c) still owned it"),
         ("overlap", "task 0 in process p1-0: m3 (c) began while m1 (c) still owned it"),

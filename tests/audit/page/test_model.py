@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sidecar.audit.gold.frames import database
 from sidecar.audit.page import Budget, Mark, Period, build, view
-from sidecar.audit.page.groups import longest_shared, union
-from sidecar.audit.page.pack import Bar, Texts, deltas, merged, split_budget
+from sidecar.audit.page.pack import Pack, split_budget
 from tests.audit.page.example import example
-from tests.audit.page.rows import BEGIN, Row, covered, row, tables
+from tests.audit.page.rows import BEGIN, Row, covered, row, said, tables, unpacked
 
 UNTIL = 100_000
 
@@ -25,11 +25,11 @@ def owned(*rows: Row, **others: list[Row]) -> dict[str, list[Row]]:
 
 
 def kinds(found: dict[str, Any]) -> dict[str, int]:
-    return {key: count for key, _, count in found["findings"]["kinds"] if count}
+    return {key: count for key, _, count, _ in found["kinds"] if count}
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    return [found["texts"][n] for n in found["findings"]["text"]]
+    return said(found, "findings", "text")
 
 
 def test_clean_needs_a_complete_history() -> None:
@@ -103,7 +103,8 @@ def test_an_overlap_lasts_until_the_first_of_both_ends() -> None:
     )
     found = seen(rows)
     assert found["verdict"]["state"] == "findings"
-    assert (found["findings"]["t"], found["findings"]["d"]) == ([BEGIN + 20_000], [10_000])
+    listed = unpacked(found, "findings")
+    assert (listed["t"], listed["d"]) == ([BEGIN + 20_000], [10_000])
     assert texts(found) == ["t-0: m2 (m-2) began while m1 (client) still owned it"]
 
 
@@ -124,7 +125,8 @@ def test_the_end_of_an_overlap_that_no_table_tells_is_no_later_than_it_began() -
     place: Row = {"kind": "streams", "topic_key": "0 in process p", "topic": "0 in process p", "topic_id": None}
     twice = row("second_owners", 20_000, member_id="m-2", from_offset=20_000, other_member_id="m-1", **place)
     for goes_on, lasts in ((False, 0), (True, UNTIL - 20_000)):
-        assert seen(owned(second_owners=[{**twice, "open": goes_on}]))["findings"]["d"] == [lasts]
+        found = seen(owned(second_owners=[{**twice, "open": goes_on}]))
+        assert unpacked(found, "findings")["d"] == [lasts]
 
 
 def test_records_that_are_newer_than_the_audit() -> None:
@@ -192,10 +194,10 @@ def test_the_dead_coordinator_is_not_painted_until_the_next_claim() -> None:
     claims = [row("coordinators", 0, 60_000, claim=1), row("coordinators", 60_000, claim=2, node_id=2)]
     away = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="sidecar 1 is gone")
     found = seen(owned(row("intervals"), coordinators=claims, outages=[away]))
-    (c,) = found["coordinators"]
-    assert c["claims"]["d"] == [20_000, -1]
-    assert (c["outages"]["t"], c["outages"]["d"]) == ([BEGIN + 20_000], [40_000])
-    assert (c["takeovers"], found["groups"][0]["takeovers"]) == (1, 1)
+    away = unpacked(found, "outages")
+    assert unpacked(found, "claims")["d"] == [20_000, -1]
+    assert (away["t"], away["d"]) == ([BEGIN + 20_000], [40_000])
+    assert found["groups"][0]["takeovers"] == 1
 
 
 def test_a_coordinator_that_hands_over_was_there_until_then() -> None:
@@ -206,8 +208,8 @@ def test_a_coordinator_that_hands_over_was_there_until_then() -> None:
     ]
     moved = row("outages", 20_000, 60_000, former_claim=1, claim=2, at_most_ms=40_000, why="moved from sidecar 1")
     found = seen(owned(row("intervals"), coordinators=claims, outages=[moved]))
-    (c,) = found["coordinators"]
-    assert c["claims"]["d"] == [60_000, 30_000, -1] and c["outages"]["t"] == [] and c["takeovers"] == 1
+    assert unpacked(found, "claims")["d"] == [60_000, 30_000, -1] and unpacked(found, "outages")["t"] == []
+    assert found["groups"][0]["takeovers"] == 1
     assert kinds(found) == {}
 
 
@@ -223,13 +225,13 @@ def test_unowned_time_counts_while_the_group_has_members() -> None:
     rows["members"] = [row("members", 0, 1000), row("members", 45_000, member_id="m-2")]
     found = seen(rows)
     assert found["groups"][0]["unowned"] == 5000
-    assert found["findings"]["t"] == [BEGIN + 45_000]
+    assert unpacked(found, "findings")["t"] == [BEGIN + 45_000]
 
 
 def test_brief_unowned_time_is_drawn_but_not_listed() -> None:
     found = seen(owned(row("intervals", 0, 10), unowned=[row("unowned", 10, 60)]))
     assert kinds(found) == {}
-    assert found["groups"][0]["free"]["d"] == [50]
+    assert unpacked(found, "free")["d"] == [50]
     assert found["leftOut"] == ["1 times a partition was nobody’s for less than 1.0 s: drawn, but not listed."]
 
 
@@ -252,7 +254,7 @@ def test_one_group_takes_its_state_partition_along_and_nothing_else() -> None:
     }
     found = seen(rows, groups=("g",))
     assert [g["id"] for g in found["groups"]] == ["g"]
-    assert [c["sp"] for c in found["coordinators"]] == [0]
+    assert unpacked(found, "claims")["sp"] == [0]
     assert kinds(found) == {"stale": 1, "unreadable": 1}
     assert not found["verdict"]["missing"], "that is another's"
 
@@ -275,29 +277,30 @@ def test_of_one_group_only_its_own_gaps_count_but_it_is_not_better_known_than_it
 
 def test_inexact_ends_keep_their_bounds() -> None:
     life = row("intervals", 50, 90, from_exact=False, from_not_before_offset=20, unseen=4)
-    own = seen(owned(life))["groups"][0]["own"]
-    assert (own["f"], own["x"]) == ([2], {"0": [20, 89, 4, -1]})
+    own = unpacked(seen(owned(life)), "own")
+    assert (own["from_exact"], own["to_exact"], own["unseen"]) == ([0], [1], [4])
+    assert (own["from_not_before_offset"], own["to_not_before_offset"]) == ([20], [-1])
 
 
 def test_a_topic_that_was_made_anew_gets_lanes_of_its_own() -> None:
     found = seen(owned(row("intervals", 0, 9), row("intervals", 20, topic_key="id-u", topic_id="id-u")))
-    assert [found["texts"][n] for n in found["groups"][0]["places"]] == ["t-0 (id-t)", "t-0 (id-u)"]
+    assert said(found, "places", "name") == ["t-0 (id-t)", "t-0 (id-u)"]
 
 
 def test_a_group_that_came_from_classic_keeps_its_lanes() -> None:
     classic = row("intervals", 0, 9, kind="classic", topic_key="t", topic_id=None)
     found = seen(owned(classic, row("intervals", 20)))
-    assert [found["texts"][n] for n in found["groups"][0]["places"]] == ["t-0"]
+    assert said(found, "places", "name") == ["t-0"]
     assert found["groups"][0]["kinds"] == ["classic", "consumer"]
 
 
 def test_too_many_short_bars_become_few_and_the_page_says_so() -> None:
     rows = [row("intervals", n * 10, n * 10 + 10, member_id=f"m-{n % 3}") for n in range(500)]
     found = seen(owned(*rows, row("intervals", 5000, partition=1)), budget=Budget(intervals=50))
-    own = found["groups"][0]["own"]
-    assert sum(own["n"]) <= 50
-    assert own["n"][1] == 1
-    assert sum(own["many"].values()) + sum(own["n"]) - len(own["many"]) == 501
+    own = unpacked(found, "own")
+    assert len(own["t"]) <= 50
+    assert own["p"].count(1) == 1
+    assert sum(own["many"]) == 501
     assert any("501 rows of intervals are drawn as" in line for line in found["leftOut"])
 
 
@@ -308,9 +311,9 @@ def test_what_is_over_the_budget_is_counted() -> None:
     budget = Budget(findings=10, rebalances=8, reasons=100)
     found = seen(owned(*lives, setting_changes=settings, rebalances=turns), budget=budget)
     assert kinds(found) == {"setting": 30}
-    assert len(found["findings"]["t"]) == 10
+    assert len(unpacked(found, "findings")["t"]) == 10
     assert found["groups"][0]["rebalances"] == 29
-    assert len(found["groups"][0]["epochs"]["t"]) == 8
+    assert unpacked(found, "epochs")["epoch"] == list(range(22, 30)), "the newest"
     told = " ".join(found["leftOut"])
     assert "20 of 30 findings of the kind “setting changed”" in told
     assert "22 older rows of rebalances" in told
@@ -358,16 +361,32 @@ def test_the_page_asks_for_nothing_from_elsewhere() -> None:
         assert word not in page
 
 
-def test_small_helpers() -> None:
-    assert deltas([5, 7, 6]) == [5, 2, -1]
+def test_a_budget_is_split() -> None:
     assert split_budget([1, 50, 100], 31) == [1, 15, 15]
-    assert union([(5, 9), (1, 3), (2, 4)]) == [(1, 4), (5, 9)]
-    assert longest_shared([(1, 4), (5, 9)], 2, 8) == (5, 8)
-    assert longest_shared([(1, 4)], 4, 8) is None
-    spare = Texts(4)
-    assert (spare.spare("abc"), spare.spare("de"), spare.spare("abc"), spare(None), spare.left_out) == (0, -1, 0, -1, 1)
-    lanes, grain = merged([[Bar(0, 10, 0), Bar(10, 20, 1)], [Bar(5, None, 2)]], 1, 100)
-    assert ([len(lane) for lane in lanes], grain) == ([1, 1], 1000)
+
+
+def test_columns_are_packed() -> None:
+    with database() as db:
+        pack = Pack(db.connection, 4)
+        rising, reasons = (
+            pack("select unnest([5, 7, 6]) as t"),
+            pack("select unnest(['abc', 'de', 'abc', null]) as to_why"),
+        )
+        most = pack("select case when n = 4 then 7 end as x from range(10) r(n)")
+    assert rising == {"rows": 3, "columns": {"t": [5, 2, -1]}}
+    assert (reasons["columns"]["to_why"], pack.texts, pack.left_out) == ([0, -1, 0, -1], ["abc"], 1)
+    assert most["columns"] == {"x": {"": -1, "4": 7}}
+
+
+def test_unowned_time_counts_in_the_longest_part_with_members() -> None:
+    rows = {
+        "unowned": [row("unowned", 2000, 80_000)],
+        "members": [
+            row("members", n, until) for n, until in ((5000, 9000), (1000, 3000), (8000, 20_000), (70_000, None))
+        ],
+    }
+    found = unpacked(seen(rows), "findings")
+    assert (found["t"], found["d"]) == ([BEGIN + 5000], [15_000])
 
 
 def between(since: int, until: int) -> Period:
@@ -384,9 +403,8 @@ def test_of_a_period_only_what_touches_it_is_shown() -> None:
         row("rebalances", 21, epoch=5),
     ]
     found = seen(owned(*lasted, row("intervals", 21), rebalances=turns), period=between(10, 20))
-    (g,) = found["groups"]
-    assert sorted(g["epochs"]["epoch"]) == [2, 4]
-    assert len(g["own"]["t"]) == 2, "b, which ended as it began, and c, which began as it ended"
+    assert sorted(unpacked(found, "epochs")["epoch"]) == [2, 4]
+    assert len(unpacked(found, "own")["t"]) == 2, "b, which ended as it began, and c, which began as it ended"
     assert (found["from"], found["until"]) == (BEGIN + 10, BEGIN + 20)
     assert any("is shown" in line for line in found["leftOut"])
 

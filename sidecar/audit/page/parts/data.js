@@ -1,22 +1,24 @@
-// The data of the page: texts by their number, times as differences. A group is unpacked when it is first shown.
+// The data of the page: texts by their number, tables as page/pack.py packs them. A group's rows are picked out when it
+// is first shown.
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const text = n => (n < 0 ? '' : data.texts[n]);
 const BEGIN = data.from, END = data.until;
-const FROM_EXACT = 1, TO_EXACT = 2, CLASSIC = 4;
-const ANEW = 1, SUPERSEDED = 2, PERHAPS = 4, OLD_KIND = 8;
+const RISING = ['g', 'p', 't', 'o'];
 const FAULT = 0, POSSIBLE = 1, NOTE = 2;
 const GRAVE = ['fault', 'possible', 'note'];
 
-// Sums the differences up. With `counts` they begin anew after each so many.
-function sums(deltas, counts) {
-  const out = new Float64Array(deltas.length);
-  let at = 0;
-  for (const count of counts || [deltas.length]) {
-    let sum = 0;
-    for (const end = at + count; at < end; at++) out[at] = sum += deltas[at];
-  }
+// All values of a column, of which only those may be there that differ from the common one.
+function full(packed, rows) {
+  if (Array.isArray(packed)) return packed;
+  const out = new Array(rows).fill(packed['']);
+  for (const row in packed) if (row) out[row] = packed[row];
   return out;
+}
+
+function sums(differences) {
+  let sum = 0;
+  return Float64Array.from(differences, d => (sum += d));
 }
 
 // Where things end: what has not ended lasts until the end of the log.
@@ -24,39 +26,45 @@ function ends(begins, lengths) {
   return Float64Array.from(begins, (a, i) => (lengths[i] < 0 ? Math.max(END, a) : a + lengths[i]));
 }
 
-function starts(counts) {
-  let at = 0;
-  return counts.map(count => (at += count) - count);
+function unpack({ rows, columns }) {
+  const out = Object.fromEntries(Object.entries(columns).map(([name, packed]) => [name, full(packed, rows)]));
+  for (const name of RISING) if (out[name]) out[name] = sums(out[name]);
+  return out.d ? { ...out, a: out.t, b: ends(out.t, out.d) } : out;
 }
 
-function spans(columns, counts) {
-  const a = sums(columns.t, counts);
-  return { ...columns, a, b: ends(a, columns.d), offset: sums(columns.o, counts) };
+// The first row of columns sorted by one of them, and the first one behind those with this value.
+function range(values, n) {
+  const from = firstAbove(values, n - 1, 0, values.length);
+  return [from, firstAbove(values, n, from, values.length)];
 }
 
+function part(columns, by, n) {
+  const [from, to] = range(columns[by], n);
+  return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values.slice(from, to)]));
+}
+
+const tables = Object.fromEntries(Object.entries(data.tables).map(([name, packed]) => [name, unpack(packed)]));
 const unpacked = new Map();
 
 function group(n) {
-  if (!unpacked.has(n)) unpacked.set(n, unpack(data.groups[n], n));
+  if (!unpacked.has(n)) unpacked.set(n, unpackGroup(n));
   return unpacked.get(n);
 }
 
-function unpack(raw, n) {
-  const a = sums(raw.epochs.t), next = Float64Array.from(a, (t, i) => Math.max(i + 1 < a.length ? a[i + 1] : END, t));
-  const settledAt = Float64Array.from(a, (t, i) => (raw.epochs.settled[i] < 0 ? next[i] : t + raw.epochs.settled[i]));
+function unpackGroup(n) {
+  const [lives, own, free, epochs, owners, places] = ['lives', 'own', 'free', 'epochs', 'owners', 'places'].map(name => part(tables[name], 'g', n));
+  const a = epochs.t, next = a.map((t, i) => Math.max(i + 1 < a.length ? a[i + 1] : END, t));
+  const settledAt = a.map((t, i) => (epochs.settled[i] < 0 ? next[i] : t + epochs.settled[i]));
   return {
-    n, raw, id: raw.id, owners: raw.owners,
-    lives: spans(raw.lives),
-    own: spans(raw.own, raw.own.n), ownStarts: starts(raw.own.n),
-    free: spans(raw.free, raw.free.n), freeStarts: starts(raw.free.n),
-    epochs: { ...raw.epochs, a, b: next, settledAt, offset: sums(raw.epochs.o) },
-    placeName: p => text(raw.places[p]),
+    n, raw: data.groups[n], id: data.groups[n].id, owners, lives, own, free, places: places.name,
+    epochs: { ...epochs, a, b: next, settledAt },
+    placeName: p => text(places.name[p]),
   };
 }
 
-const coordinators = new Map(data.coordinators.map(c => [c.sp, { sp: c.sp, claims: spans(c.claims), outages: spans(c.outages) }]));
-const findings = data.findings;
-findings.end = ends(findings.t, findings.d.map(d => Math.max(d, 0)));
+const coordinators = new Map([...new Set([...tables.claims.sp, ...tables.outages.sp])].sort((x, y) => x - y)
+  .map(sp => [sp, { sp, claims: part(tables.claims, 'sp', sp), outages: part(tables.outages, 'sp', sp) }]));
+const findings = { ...tables.findings, kinds: data.kinds, end: ends(tables.findings.t, tables.findings.d.map(d => Math.max(d, 0))) };
 const groupNumber = new Map(data.groups.map((g, n) => [`${g.sp}/${g.id}`, n]));
 
 const ownerLabel = m => (m < 0 ? '?' : `m${m + 1}`);

@@ -33,22 +33,22 @@ function memberFacts(g, m) {
 
 // Begin and end with their offsets; where records are missing, between which offsets they lie.
 function endFacts(c, id) {
-  const seldom = c.x[id] || [-1, -1, 0, -1], from = c.offset[id], to = c.e[id] < 0 ? -1 : from + c.e[id];
-  const begin = c.f[id] & FROM_EXACT ? `exact, offset ${from}`
-    : `not exact: first seen at offset ${from}, ${seldom[0] < 0 ? 'nothing earlier is known' : `not so at ${seldom[0]}`}`;
+  const from = c.o[id], to = c.e[id] < 0 ? -1 : from + c.e[id], before = c.from_not_before_offset[id];
+  const begin = c.from_exact[id] ? `exact, offset ${from}`
+    : `not exact: first seen at offset ${from}, ${before < 0 ? 'nothing earlier is known' : `not so at ${before}`}`;
   const end = to < 0 ? 'open: it has not ended'
-    : c.f[id] & TO_EXACT ? `exact, offset ${to}` : `not exact: still so at offset ${seldom[1]}, gone at ${to}`;
+    : c.to_exact[id] ? `exact, offset ${to}` : `not exact: still so at offset ${c.to_not_before_offset[id]}, gone at ${to}`;
   const rows = [['begin', begin], ['why it began', text(c.from_why[id])], ['end', end], ['why it ended', text(c.to_why[id])]];
-  if (seldom[3] >= 0) rows.push(['had to give it up since', stamp(seldom[3])]);
-  if (seldom[2] > 0) rows.push(['missing values', String(seldom[2])]);
+  if (c.revoking_from_ms && c.revoking_from_ms[id] >= 0) rows.push(['had to give it up since', stamp(c.revoking_from_ms[id])]);
+  if (c.unseen[id]) rows.push(['missing values', String(c.unseen[id])]);
   return rows;
 }
 
 const FACTS = {
   own(n, id) {
-    const g = group(n), o = g.own, many = o.many[id] || 1, place = firstAbove(g.ownStarts, id, 0, g.ownStarts.length) - 1;
+    const g = group(n), o = g.own, many = o.many[id], place = o.p[id];
     if (many > 1) return [`${g.placeName(place)}: ${many} intervals`, [['', 'Short intervals, drawn as one to keep the page small. The tables of gold have them all.']]];
-    const word = o.f[id] & CLASSIC ? 'generation' : 'member epoch';
+    const word = o.classic[id] ? 'generation' : 'member epoch';
     const epochs = o.le[id] > 0 ? `${o.first_epoch[id]} to ${o.first_epoch[id] + o.le[id]}` : `${o.first_epoch[id]}`;
     return [`${g.placeName(place)} owned by ${ownerLabel(o.m[id])}`, [...memberFacts(g, o.m[id]), ...endFacts(o, id), [word, epochs]], o.m[id]];
   },
@@ -57,32 +57,32 @@ const FACTS = {
     return [`Member ${memberWords(g, m)}`, [...memberFacts(g, m), ['host', text(l.client_host[id])], ['rack', text(l.rack_id[id])], ...endFacts(l, id)], m];
   },
   free(n, id) {
-    const g = group(n), f = g.free, place = firstAbove(g.freeStarts, id, 0, g.freeStarts.length) - 1;
+    const g = group(n), f = g.free, place = f.p[id];
     const open = f.e[id] < 0;
     return [`${g.placeName(place)} was nobody’s`, [['before', memberWords(g, f.m[id])], ['after', open ? 'still nobody' : memberWords(g, f.to[id])],
-      ['offsets', `${f.offset[id]} to ${open ? 'the end' : f.offset[id] + f.e[id]}`], ['certain', f.q[id] ? 'no: records are missing' : 'yes'],
-      ['drawn as one', f.many[id] ? `${f.many[id]} of them` : '']]];
+      ['offsets', `${f.o[id]} to ${open ? 'the end' : f.o[id] + f.e[id]}`], ['certain', f.perhaps[id] ? 'no: records are missing' : 'yes'],
+      ['drawn as one', f.many[id] > 1 ? `${f.many[id]} of them` : '']]];
   },
   epoch(n, id) {
-    const g = group(n), e = g.epochs, flags = e.f[id], word = flags & OLD_KIND ? 'Generation' : 'Group epoch';
-    const settled = e.settled[id] >= 0 ? lasting(e.settled[id]) : flags & SUPERSEDED ? 'never: the next epoch came first' : 'not yet';
+    const g = group(n), e = g.epochs, word = e.classic[id] ? 'Generation' : 'Group epoch';
+    const settled = e.settled[id] >= 0 ? lasting(e.settled[id]) : e.superseded[id] ? 'never: the next epoch came first' : 'not yet';
     return [`${word} ${e.epoch[id]}`, [['group', g.id], ['why', text(e.why[id])], ['cause', text(e.cause[id])], ['member', text(e.member_id[id])],
       ['members', String(e.members[id])], ['target assignment after', e.target[id] < 0 ? 'there was none' : lasting(e.target[id])],
       ['assignor', text(e.assignor[id])], ['partitions moved', e.partitions_moved[id] < 0 ? '' : String(e.partitions_moved[id])], ['settled after', settled],
-      ['offset', String(e.offset[id])], ['first of its kind', flags & ANEW ? 'yes: this was no rebalance' : ''],
-      ['certain', flags & PERHAPS ? 'no: records are missing' : 'yes']]];
+      ['offset', String(e.o[id])], ['first of its kind', e.anew[id] ? 'yes: this was no rebalance' : ''],
+      ['certain', e.perhaps[id] ? 'no: records are missing' : 'yes']]];
   },
   settle(n, id) { return FACTS.epoch(n, id); },
   claim(sp, id) {
     const c = coordinators.get(sp).claims;
     return [`Sidecar ${c.node_id[id]} coordinated state partition ${sp}`, [['owner epoch', String(c.claim[id])], ['address', text(c.address[id])],
-      ['why', text(c.from_why[id])], ['offset', String(c.offset[id])], ['its member id', text(c.member_id[id])], ['generation of the sidecars', String(c.generation[id])],
+      ['why', text(c.from_why[id])], ['offset', String(c.o[id])], ['its member id', text(c.member_id[id])], ['generation of the sidecars', String(c.generation[id])],
       ['fenced', c.fenced[id] ? 'yes: it should have been kept out' : '']]];
   },
   away(sp, id) {
     const o = coordinators.get(sp).outages;
     return [`State partition ${sp} without a coordinator`, [['at most', lasting(o.at_most_ms[id])], ['between claims', `${o.former_claim[id]} and ${o.claim[id]}`],
-      ['offsets', `${o.offset[id]} to ${o.offset[id] + o.e[id]}`], ['', 'From the last record of the one to the claim of the next: it was away for no longer than that.']]];
+      ['offsets', `${o.o[id]} to ${o.o[id] + o.e[id]}`], ['', 'From the last record of the one to the claim of the next: it was away for no longer than that.']]];
   },
   find(_, id) {
     const g = findings.group[id], kind = findings.kinds[findings.k[id]][1];

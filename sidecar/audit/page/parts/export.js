@@ -31,7 +31,7 @@ const instant = (pid, ms, name, args) => ({ ph: 'i', s: 'p', pid, tid: 0, ts: ms
 
 function claimSlices(c) {
   const claims = Array.from(c.claims.a, (a, n) => [a, c.claims.b[n], `sidecar ${c.claims.node_id[n]}, claim ${c.claims.claim[n]}`,
-    { offset: c.claims.offset[n], why: text(c.claims.from_why[n]), address: text(c.claims.address[n]) }]);
+    { offset: c.claims.o[n], why: text(c.claims.from_why[n]), address: text(c.claims.address[n]) }]);
   const outages = Array.from(c.outages.a, (a, n) => [a, c.outages.b[n], 'no coordinator', { at_most_ms: c.outages.at_most_ms[n] }]);
   return [...claims, ...outages];
 }
@@ -40,7 +40,7 @@ function groupEvents(n) {
   const g = group(n), pid = GROUPS + n, e = g.epochs, numbers = { next: 1 }, byName = new Map();
   const epochs = Array.from(e.a, (a, i) => [a, e.b[i], `epoch ${e.epoch[i]}`, { why: text(e.why[i]), cause: text(e.cause[i]), members: e.members[i] }]);
   const settling = Array.from(e.a, (a, i) => {
-    const told = e.f[i] & SUPERSEDED ? 'superseded' : e.settled[i] >= 0 ? 'settled' : 'not settled yet';
+    const told = e.superseded[i] ? 'superseded' : e.settled[i] >= 0 ? 'settled' : 'not settled yet';
     return [a, e.settledAt[i], `epoch ${e.epoch[i]} ${told}`, { moved: e.partitions_moved[i] }];
   });
   g.lives.a.forEach((a, i) => {
@@ -48,17 +48,17 @@ function groupEvents(n) {
     if (!byName.has(name)) byName.set(name, []);
     byName.get(name).push([a, g.lives.b[i], ownerLabel(m), { member_id: text(g.owners.id[m]), began: text(g.lives.from_why[i]), ended: text(g.lives.to_why[i]) }]);
   });
-  const places = g.raw.places.map((_, p) => [g.placeName(p), placeSlices(g, p)]);
+  const places = g.places.map((_, p) => [g.placeName(p), placeSlices(g, p)]);
   const rows = [['group epoch', epochs], ['settling', settling], ...byName, ...places];
   return [...processEvents(pid, `group ${g.id}`), ...rows.flatMap(([name, slices]) => laneEvents(pid, numbers, name, slices))];
 }
 
 function placeSlices(g, p) {
   const out = [], o = g.own;
-  for (let i = g.ownStarts[p]; i < g.ownStarts[p] + o.n[p]; i++) {
-    const many = o.many[i] || 1, m = o.m[i];
+  for (let [i, end] = range(o.p, p); i < end; i++) {
+    const many = o.many[i], m = o.m[i];
     out.push([o.a[i], o.b[i], many > 1 ? `${many} intervals` : ownerLabel(m),
-      { member_id: text(g.owners.id[m]), offset: o.offset[i], epoch: o.first_epoch[i], began: text(o.from_why[i]), ended: text(o.to_why[i]) }]);
+      { member_id: text(g.owners.id[m]), offset: o.o[i], epoch: o.first_epoch[i], began: text(o.from_why[i]), ended: text(o.to_why[i]) }]);
   }
   return out;
 }

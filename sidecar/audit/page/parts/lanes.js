@@ -122,9 +122,9 @@ function placeLanes(g) {
     if (!overlaps.has(findings.place[i])) overlaps.set(findings.place[i], []);
     overlaps.get(findings.place[i]).push(i);
   }
-  return g.raw.places.map((_, p) => {
-    const run = (kind, of, begins) => layer(kind, g.n, of.a, of.b, begins[p], begins[p] + of.n[p]);
-    const layers = [run('free', g.free, g.freeStarts), run('own', g.own, g.ownStarts)];
+  return g.places.map((_, p) => {
+    const run = (kind, of) => layer(kind, g.n, of.a, of.b, ...range(of.p, p));
+    const layers = [run('free', g.free), run('own', g.own)];
     if (overlaps.has(p)) layers.push({ ...pickedLayer('find', 0, overlaps.get(p), findings.t, findings.end), hatch: true });
     return { key: `p${p}`, label: g.placeName(p), layers, since: g.raw.since, canBeFlat: true };
   });

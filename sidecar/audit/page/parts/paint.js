@@ -173,20 +173,20 @@ function paintOwner(m, x, y, w, h) {
 }
 
 function paintOwned(n, id, x, y, w, h) {
-  const g = group(n), own = g.own, m = own.m[id], many = own.many[id] || 1;
+  const g = group(n), own = g.own, m = own.m[id], many = own.many[id];
   if (many > 1) {
     paintBusy({ kind: 'own' }, x, y, w, h, many);
     return;
   }
   paintOwner(m, x, y, w, h);
-  const revoking = own.x[id] ? own.x[id][3] : -1;
+  const revoking = own.revoking_from_ms[id];
   if (revoking >= 0) {
     const from = Math.max(X(revoking), x);
     pen.fillStyle = pattern(1, 'rgba(20,33,46,.75)', 2);
     pen.fillRect(from, y, x + w - from, h);
   }
   pen.globalAlpha = state.owner >= 0 && state.owner !== m ? 0.45 : 1;
-  paintEnds(own.f[id], own.d[id], x, y, w, h);
+  paintEnds(own, id, x, y, w, h);
   if (h < 12 || w < 16) { // no room for words, and to measure them takes most of the time
     pen.globalAlpha = 1;
     return;
@@ -203,12 +203,12 @@ function paintOwned(n, id, x, y, w, h) {
 }
 
 // A dashed edge: compaction may have taken the record at which it truly began or ended.
-function paintEnds(flags, length, x, y, w, h) {
+function paintEnds(c, id, x, y, w, h) {
   if (w < 8 || h < 12) return;
   pen.fillStyle = INK;
   for (let at = y; at < y + h; at += 5) {
-    if (!(flags & FROM_EXACT)) pen.fillRect(x, at, 2.5, 2.5);
-    if (length >= 0 && !(flags & TO_EXACT)) pen.fillRect(x + w - 2.5, at, 2.5, 2.5);
+    if (!c.from_exact[id]) pen.fillRect(x, at, 2.5, 2.5);
+    if (c.d[id] >= 0 && !c.to_exact[id]) pen.fillRect(x + w - 2.5, at, 2.5, 2.5);
   }
 }
 
@@ -216,7 +216,7 @@ function paintLife(n, id, x, y, w, h) {
   const g = group(n), m = g.lives.m[id];
   paintOwner(m, x, y, w, h);
   pen.globalAlpha = state.owner >= 0 && state.owner !== m ? 0.45 : 1;
-  paintEnds(g.lives.f[id], g.lives.d[id], x, y, w, h);
+  paintEnds(g.lives, id, x, y, w, h);
   label(ownerLabel(m), x, y, w, h, INK);
   pen.globalAlpha = 1;
 }

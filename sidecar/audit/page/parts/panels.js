@@ -32,7 +32,7 @@ function listedFindings() {
   for (let i = 0; i < findings.t.length; i++) {
     if (concerns(i) && (!chosen.size || chosen.has(findings.kinds[findings.k[i]][0]))) out.push(i);
   }
-  const longest = i => (['unowned', 'uncovered', 'lacking', 'unready'].includes(findings.kinds[findings.k[i]][0]) ? -findings.d[i] : findings.t[i]);
+  const longest = i => (findings.kinds[findings.k[i]][3] ? -findings.d[i] : findings.t[i]);
   return out.sort((x, y) => findings.grave[x] - findings.grave[y] || findings.k[x] - findings.k[y] || longest(x) - longest(y));
 }
 

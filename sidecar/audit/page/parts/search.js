@@ -21,7 +21,7 @@ function search(words) {
 
 function searchGroup(n, has, wanted, out) {
   const g = group(n), o = g.owners;
-  for (let p = 0; p < g.raw.places.length && out.length < HITS_SHOWN; p++) {
+  for (let p = 0; p < g.places.length && out.length < HITS_SHOWN; p++) {
     if (has(g.placeName(p))) out.push({ kind: 'partition', label: g.placeName(p), note: g.id, go: () => goToLane(n, `p${p}`, -1) });
   }
   for (let m = 0; m < o.id.length && out.length < HITS_SHOWN; m++) {
