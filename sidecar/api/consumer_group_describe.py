@@ -14,7 +14,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
-from sidecar.api.described import HIDDEN_TOPICS, MANY, described
+from sidecar.api.described import HIDDEN_TOPICS, MANY, described, or_the_brokers
 from sidecar.api.store import store_at
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.modern.events import TopicPartitions
@@ -57,7 +57,9 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
     reply: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+        refusal = _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+        messages = cd.ConsumerGroupDescribeRequest, cd.ConsumerGroupDescribeResponse
+        return (yield from or_the_brokers(call, refusal, *messages))
     topics = {name for m in reply.members for _, name, _ in (*m.assignment, *m.target)}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sidecar.api import access, slices
 from sidecar.api.call import Call, Want
 from sidecar.api.response_limit import TOO_LARGE_CODE, ResponseLimit
+from sidecar.api.store import store_at
 from sidecar.core.vocabulary.errors import Code
 
 MANY = 16
@@ -48,3 +49,18 @@ def described(
             yield from limit.described(group_id, group)
         descriptions.append(limit.take(group_id) or refused(group_id, TOO_LARGE_CODE))
     return descriptions
+
+
+def or_the_brokers(
+    call: Call, refusal: D, request: Callable[[list[str]], slices.Message], response: type[Any]
+) -> Generator[Want, Any, D]:
+    """Returns the description of a group that the coordinator refuses. A managed group that is not here may be at the
+    broker, which lists it: it has had no members since before it was managed. If another broker keeps it, the refusal
+    counts: that one would not see the client's rights."""
+    group_id, version = refusal.group_id, call.broker_version
+    missing = refusal.error_code == Code.GROUP_ID_NOT_FOUND and (refusal.error_message or "").endswith(" not found.")
+    if not missing or version < 0 or call.keeper_of(group_id) != call.scope.node_id:
+        return refusal
+    body = yield from store_at(call, call.scope.node_id, version, request([group_id]).encode(version))
+    group: D = slices.only((yield from slices.decoded(response, version, body)).groups)
+    return group

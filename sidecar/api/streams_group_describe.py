@@ -16,7 +16,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
-from sidecar.api.described import MANY, described
+from sidecar.api.described import MANY, described, or_the_brokers
 from sidecar.api.store import store_at
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.tasks import Partitions, Tasks
@@ -64,7 +64,11 @@ def _describe(topology_status: int, call: Call, group_id: str) -> Generator[Want
     reply: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+        refusal = _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
+        messages = sd.StreamsGroupDescribeRequest, sd.StreamsGroupDescribeResponse
+        group = yield from or_the_brokers(call, refusal, *messages)
+        group.topology_description_status = topology_status if group.error_code == Code.NONE else 0
+        return group
     if reply.topology is not None and (yield from access.hidden_topics(call, reply.topology.all_topics())):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
     if len(reply.members) > MANY:
