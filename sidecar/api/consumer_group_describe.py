@@ -14,7 +14,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
-from sidecar.api.described import HIDDEN_TOPICS, MANY, described, or_the_brokers
+from sidecar.api.described import HIDDEN_TOPICS, MANY, described
 from sidecar.api.store import store_at
 from sidecar.core.consumer.events import DescribeConsumerGroup, DescribedMember, DescribeReply
 from sidecar.core.modern.events import TopicPartitions
@@ -41,14 +41,8 @@ def consumer_group_describe(call: Call) -> Handler:
         res = yield from slices.decoded(cd.ConsumerGroupDescribeResponse, version, body)
     elif theirs:
         res.groups = [_no_consumers(g) for g in theirs]
-    res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        _describe,
-        lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]),
-        _refused,
-    )
+    req.group_ids = local
+    res.groups += yield from described(call, req, _describe, cd.ConsumerGroupDescribeResponse, _refused)
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
@@ -57,9 +51,7 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, cd.DescribedGro
     reply: DescribeReply = yield from coordinate(DescribeConsumerGroup(group_id))
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        refusal = _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
-        messages = cd.ConsumerGroupDescribeRequest, cd.ConsumerGroupDescribeResponse
-        return (yield from or_the_brokers(call, refusal, *messages))
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
     topics = {name for m in reply.members for _, name, _ in (*m.assignment, *m.target)}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)

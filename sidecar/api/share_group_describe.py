@@ -15,7 +15,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, Call, Handler, Want, coordinate, upstream
-from sidecar.api.described import HIDDEN_TOPICS, described, or_the_brokers
+from sidecar.api.described import HIDDEN_TOPICS, described
 from sidecar.core.share.events import DescribedShareMember, DescribeShareGroup, ShareDescribeReply
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.generated import share_group_describe as sd
@@ -34,14 +34,8 @@ def share_group_describe(call: Call) -> Handler:
         req.group_ids = theirs
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
         res = yield from slices.decoded(sd.ShareGroupDescribeResponse, call.version, body)
-    res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        _describe,
-        lambda group: sd.ShareGroupDescribeResponse(groups=[group]),
-        _refused,
-    )
+    req.group_ids = local
+    res.groups += yield from described(call, req, _describe, sd.ShareGroupDescribeResponse, _refused)
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 
@@ -50,9 +44,7 @@ def _describe(call: Call, group_id: str) -> Generator[Want, Any, sd.DescribedGro
     reply: ShareDescribeReply = yield from coordinate(DescribeShareGroup(group_id))
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        refusal = _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
-        messages = sd.ShareGroupDescribeRequest, sd.ShareGroupDescribeResponse
-        return (yield from or_the_brokers(call, refusal, *messages))
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
     topics = {name for m in reply.members for _, name, _ in m.assignment}
     if (yield from access.hidden_topics(call, topics)):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)

@@ -16,7 +16,7 @@ from typing import Any
 
 from sidecar.api import access, slices
 from sidecar.api.call import FORWARD, PAUSE, Call, Handler, Want, coordinate
-from sidecar.api.described import MANY, described, or_the_brokers
+from sidecar.api.described import MANY, described
 from sidecar.api.store import store_at
 from sidecar.core.streams.events import DescribedStreamsMember, DescribeStreamsGroup, StreamsDescribeReply
 from sidecar.core.streams.tasks import Partitions, Tasks
@@ -40,21 +40,18 @@ def streams_group_describe(call: Call) -> Handler:
     if not local and highest == call.version:
         return FORWARD
     res = sd.StreamsGroupDescribeResponse()
+    topology_status = NOT_STORED if req.include_topology_description else 0
+    req.include_topology_description = req.include_topology_description and highest == call.version
     if theirs and highest >= 0:
-        forwarded = sd.StreamsGroupDescribeRequest(theirs, req.include_authorized_operations)
-        forwarded.include_topology_description = req.include_topology_description and highest == call.version
-        sent = yield from slices.encoded(forwarded, highest)
+        req.group_ids = theirs
+        sent = yield from slices.encoded(req, highest)
         body = yield from store_at(call, call.scope.node_id, highest, sent)
         res = yield from slices.decoded(sd.StreamsGroupDescribeResponse, highest, body)
     elif theirs:
         res.groups = [_no_streams(g) for g in theirs]
+    req.group_ids = local
     res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        partial(_describe, NOT_STORED if req.include_topology_description else 0),
-        lambda group: sd.StreamsGroupDescribeResponse(groups=[group]),
-        _refused,
+        call, req, partial(_describe, topology_status), sd.StreamsGroupDescribeResponse, _refused
     )
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
@@ -64,11 +61,7 @@ def _describe(topology_status: int, call: Call, group_id: str) -> Generator[Want
     reply: StreamsDescribeReply = yield from coordinate(DescribeStreamsGroup(group_id))
     if reply.code != Code.NONE:
         # A broker gives no text to a refusal that is not about the group itself.
-        refusal = _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
-        messages = sd.StreamsGroupDescribeRequest, sd.StreamsGroupDescribeResponse
-        group = yield from or_the_brokers(call, refusal, *messages)
-        group.topology_description_status = topology_status if group.error_code == Code.NONE else 0
-        return group
+        return _refused(group_id, reply.code, reply.message if reply.code == Code.GROUP_ID_NOT_FOUND else None)
     if reply.topology is not None and (yield from access.hidden_topics(call, reply.topology.all_topics())):
         return _refused(group_id, Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
     if len(reply.members) > MANY:

@@ -15,6 +15,7 @@ from sidecar.core.streams.events import DescribeStreamsGroup, StreamsDescribeRep
 from sidecar.core.vocabulary.errors import Code
 from sidecar.wire.apis import Api
 from sidecar.wire.generated import consumer_group_describe as cd
+from sidecar.wire.generated import describe_groups as dg
 from sidecar.wire.generated import share_group_describe as sd
 from sidecar.wire.generated import streams_group_describe as td
 from tests.api.play import GUARDED_ELSEWHERE, VIEW, Play
@@ -87,3 +88,15 @@ def test_the_broker_is_not_asked_for_a_group(kind: Kind, case: str) -> None:
     client = Client("10.0.0.9", broker_versions={Api.DESCRIBE_GROUPS: (0, 6)}) if "Kafka 3" in case else None
     view = GUARDED_ELSEWHERE if case == "kept elsewhere" else VIEW
     kind.play(message, view=view, client=client).answers(kind.response(groups=[kind.refused(message)]))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_broker_is_asked_once_for_all_groups(kind: Kind) -> None:
+    play = Play(kind.api, kind.request(["g", "g2", "g"], True), 1, share=True, streams=True).may_describe("g", "g2")
+    play.asks(dg.DescribeGroupsRequest(["g", "g2"], include_authorized_operations=True), 3)
+    play.broker(dg.DescribeGroupsResponse(groups=[dg.DescribedGroup(group_id=g) for g in ("g", "g2")]))
+    for g in ("g", "g2"):
+        play.coordinates(kind.event(g)).coordinator(kind.reply(Code.GROUP_ID_NOT_FOUND, f"Group {g} not found."))
+    one, two = (kind.described(0, None, g, "Empty", authorized_operations=7) for g in ("g", "g2"))
+    play.asks(kind.request(["g", "g2"], True)).broker(kind.response(groups=[two, one]))
+    play.answers(kind.response(groups=[one, two, one]))
