@@ -118,7 +118,13 @@ class StreamsGroup(ModernGroup[Member]):
     @property
     def held_bytes(self) -> int:
         """About how many bytes the members, their tasks and the topology take in memory."""
-        return self.members_bytes + self.tasks_bytes + self.topology_bytes
+        return self.limited_bytes + self.tasks_bytes
+
+    @property
+    def limited_bytes(self) -> int:
+        """The part of it that counts for the limit of one group, whose tasks have a limit of their own
+        (partitions.py)."""
+        return self.members_bytes + self.topology_bytes
 
     def state(self) -> GroupState:
         if not self.members:

@@ -58,7 +58,7 @@ def test_offsets_of_tasks_take_memory_that_counts() -> None:
         world.shard.held_bytes == before + 2 * OFFSET_BYTES == world.group().held_bytes + GROUP_BYTES + soft.held_bytes
     )
     turn = world.shard._turn
-    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=world.group().held_bytes + 2 * OFFSET_BYTES))
+    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=world.group().limited_bytes + 2 * OFFSET_BYTES))
     members[1].offsets = (("1", 1, 7),)
     assert members[1].heartbeat().code == Code.NONE
     assert list(soft.offsets) == ["m0"], "no room is no reason to refuse a member"
@@ -81,7 +81,12 @@ def test_tasks_take_memory_that_counts() -> None:
     group = world.group()
     assert group.held_bytes == group.members_bytes + group.topology_bytes + 4 * TASK_BYTES
     assert group.held_bytes == world.rebuilt().groups["g"].held_bytes
-    member.leave()
+    turn = world.shard._turn
+    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=group.held_bytes))
+    other = Client(world, "m2")
+    assert other.heartbeat().code == Code.NONE, "tasks do not count for the limit of the members of a group"
+    for c in (member, other):
+        c.leave()
     assert group.held_bytes == group.topology_bytes
 
 
