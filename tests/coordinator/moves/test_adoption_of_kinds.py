@@ -301,7 +301,7 @@ def test_a_name_of_a_kind_that_nobody_coordinates_is_no_matter_of_the_patterns(m
 
 
 def test_a_streams_group_of_more_tasks_than_may_be_here_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here the heartbeats of its members would be refused, which ends them."""
+    """The sidecar would refuse the heartbeats of its members, which ends them."""
     group = streams("n1", "n2")
     tasks = sum(len(t.partitions) for m in group.members if m.streams for t in m.streams.assignment.active_tasks)
     for most, problem in ((tasks, ""), (tasks - 1, f"a streams group of {tasks} tasks")):
