@@ -41,14 +41,8 @@ def consumer_group_describe(call: Call) -> Handler:
         res = yield from slices.decoded(cd.ConsumerGroupDescribeResponse, version, body)
     elif theirs:
         res.groups = [_no_consumers(g) for g in theirs]
-    res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        _describe,
-        lambda group: cd.ConsumerGroupDescribeResponse(groups=[group]),
-        _refused,
-    )
+    req.group_ids = local
+    res.groups += yield from described(call, req, _describe, cd.ConsumerGroupDescribeResponse, _refused)
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 

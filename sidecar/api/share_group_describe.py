@@ -34,14 +34,8 @@ def share_group_describe(call: Call) -> Handler:
         req.group_ids = theirs
         body = yield from upstream(call, (yield from slices.encoded(req, call.version)))
         res = yield from slices.decoded(sd.ShareGroupDescribeResponse, call.version, body)
-    res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        _describe,
-        lambda group: sd.ShareGroupDescribeResponse(groups=[group]),
-        _refused,
-    )
+    req.group_ids = local
+    res.groups += yield from described(call, req, _describe, sd.ShareGroupDescribeResponse, _refused)
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))
 

@@ -40,21 +40,18 @@ def streams_group_describe(call: Call) -> Handler:
     if not local and highest == call.version:
         return FORWARD
     res = sd.StreamsGroupDescribeResponse()
+    topology_status = NOT_STORED if req.include_topology_description else 0
+    req.include_topology_description = req.include_topology_description and highest == call.version
     if theirs and highest >= 0:
-        forwarded = sd.StreamsGroupDescribeRequest(theirs, req.include_authorized_operations)
-        forwarded.include_topology_description = req.include_topology_description and highest == call.version
-        sent = yield from slices.encoded(forwarded, highest)
+        req.group_ids = theirs
+        sent = yield from slices.encoded(req, highest)
         body = yield from store_at(call, call.scope.node_id, highest, sent)
         res = yield from slices.decoded(sd.StreamsGroupDescribeResponse, highest, body)
     elif theirs:
         res.groups = [_no_streams(g) for g in theirs]
+    req.group_ids = local
     res.groups += yield from described(
-        call,
-        local,
-        req.include_authorized_operations,
-        partial(_describe, NOT_STORED if req.include_topology_description else 0),
-        lambda group: sd.StreamsGroupDescribeResponse(groups=[group]),
-        _refused,
+        call, req, partial(_describe, topology_status), sd.StreamsGroupDescribeResponse, _refused
     )
     res.groups = yield from slices.as_asked(group_ids, res.groups, lambda g: g.group_id)
     return (yield from slices.encoded(res, call.version))

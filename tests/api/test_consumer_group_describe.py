@@ -134,6 +134,8 @@ def test_managed_and_other_groups_in_one_request() -> None:
     conversation.coordinates(DescribeConsumerGroup("g")).coordinator(DescribeReply(Code.GROUP_ID_NOT_FOUND, missing))
     code = Code.NOT_COORDINATOR  # its text is not told here, as at a broker
     conversation.coordinates(DescribeConsumerGroup("g2")).coordinator(DescribeReply(code, TEXT[code]))
+    conversation.asks(cd.ConsumerGroupDescribeRequest(["g"]))
+    conversation.broker(response(refused("g", Code.GROUP_ID_NOT_FOUND, missing)))
     conversation.answers(response(refused("g", Code.GROUP_ID_NOT_FOUND, missing), theirs, refused("g2", code)))
 
 

@@ -73,14 +73,16 @@ def _note(turn: Turn, group: ShareGroup, e: ShareInitialised) -> None:
     """Writes the report to the record, if it has anything new."""
     old = group.placeholder
     known = {} if e.whole or old is None else old.initialised
+    initialised = _merged(known, e.initialised)
+    names = {**(old.names if old is not None else {}), **e.names}
     new = PlaceholderRecord(
         e.group_id,
         e.placeholder_id,
         e.keeper,
         e.topic_names,
         old.since_ms if old is not None and old.member_id == e.placeholder_id else turn.now.wall_ms,
-        old.initialised if old is not None and e.initialised == old.initialised else _merged(known, e.initialised),
-        {**(old.names if old is not None else {}), **e.names},
+        initialised,
+        {t: names[t] for t in initialised if t in names},  # not of topics that were deleted since
         "the broker has told what is initialised",
     )
     if old is None or new != replace(old, names=new.names, why=new.why):

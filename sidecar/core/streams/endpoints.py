@@ -46,12 +46,13 @@ def _has_tasks(m: Member, subtopologies: Set[str]) -> bool:
 
 
 def _topics(tasks: Partitions, subtopologies: Mapping[str, Subtopology], image: TopicImage) -> Partitions:
-    """Returns partition p of each topic that task p reads, if it exists."""
+    """Returns partition p of each topic that task p reads, if it exists. Of several subtopologies that read a topic the
+    last one counts, and each topic is looked at once: its partitions may be many, and a client may name it often."""
     by_topic: dict[str, tuple[int, ...]] = {}
-    for subtopology_id, ps in tasks.items():
+    for subtopology_id, ps in reversed([*tasks.items()]):
         subtopology = subtopologies.get(subtopology_id)
-        for name in () if subtopology is None else subtopology.task_topics():
-            if existing := _existing(name, ps, image):
+        for name in () if subtopology is None else dict.fromkeys(subtopology.task_topics()):
+            if name not in by_topic and (existing := _existing(name, ps, image)):
                 by_topic[name] = existing
     return by_topic
 

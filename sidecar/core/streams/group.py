@@ -29,8 +29,8 @@ from sidecar.core.streams.topology import Topology
 from sidecar.core.vocabulary.cache import bytes_of
 from sidecar.core.vocabulary.topics import TopicImage
 
-INDEX_BYTES = 40
-"""About how many bytes an index of a copartition group takes."""
+INDEX_BYTES, TASK_BYTES = 40, 300
+"""About how many bytes an index of a copartition group takes, and a task with its target and its holder."""
 NOT_VALIDATED = -1
 """Stands in place of a topology epoch: no topology of the group was ready at the last bump."""
 
@@ -105,6 +105,8 @@ class StreamsGroup(ModernGroup[Member]):
     target: dict[str, Tasks] = field(default_factory=dict)
     holders: Holders = field(default_factory=Holders)
     topology_bytes: int = 0
+    tasks_bytes: int = 0
+    """Bytes of the targets' tasks."""
     _hash: tuple[int, Topology | None, int] = (0, None, 0)
     """Serial of an image, a topology, and the hash of its topics."""
 
@@ -115,7 +117,13 @@ class StreamsGroup(ModernGroup[Member]):
     # ---- queries ----------------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
-        """About how many bytes the members and the topology take in memory."""
+        """About how many bytes the members, their tasks and the topology take in memory."""
+        return self.limited_bytes + self.tasks_bytes
+
+    @property
+    def limited_bytes(self) -> int:
+        """The part of it that counts for the limit of one group, whose tasks have a limit of their own
+        (partitions.py)."""
         return self.members_bytes + self.topology_bytes
 
     def state(self) -> GroupState:
@@ -246,7 +254,12 @@ class StreamsGroup(ModernGroup[Member]):
         )
 
     def _replay_target_member(self, r: TargetMemberRecord) -> None:
+        self._drop_target(r.member_id)
         self.target[r.member_id] = r.tasks
+        self.tasks_bytes += bytes_of_tasks(r.tasks)
+
+    def _drop_target(self, member_id: str) -> None:
+        self.tasks_bytes -= bytes_of_tasks(self.target.pop(member_id, NO_TASKS))
 
     def _replay_target(self, r: TargetRecord) -> None:
         for part in r.parts():
@@ -264,7 +277,7 @@ class StreamsGroup(ModernGroup[Member]):
             state = MemberState.STABLE
             self._replay_current(CurrentRecord(r.group_id, r.sub_id, LEAVE_EPOCH, LEAVE_EPOCH, state, nothing, nothing))
         elif r.kind is Kind.TARGET_MEMBER:
-            self.target.pop(r.sub_id, None)
+            self._drop_target(r.sub_id)
         elif r.kind is Kind.TARGET_METADATA:
             self.forget_target_metadata()
         elif r.kind is Kind.TOPOLOGY:
@@ -279,6 +292,10 @@ class StreamsGroup(ModernGroup[Member]):
 def bytes_of_topology(topology: Topology) -> int:
     """Returns about how many bytes a topology takes in memory."""
     return sum(NAME_BYTES + bytes_of(text) for text in topology.texts()) + INDEX_BYTES * topology.indices()
+
+
+def bytes_of_tasks(tasks: Tasks) -> int:
+    return TASK_BYTES * sum(len(ps) for part in (tasks.active, tasks.standby, tasks.warmup) for ps in part.values())
 
 
 def bytes_of_streams_member(m: Member | MemberRecord) -> int:

@@ -72,7 +72,7 @@ def step(turn: Turn, hb: StreamsHeartbeat, config: StreamsConfig, may_wait: bool
             raise unknown_member(hb.member_id, hb.group_id)
         group = StreamsGroup(hb.group_id)  # to check against; the member's record makes the real one
     checked = check(group, hb, config, turn)
-    check_room(turn.ports.limits, group.held_bytes, more_bytes(group, checked))
+    check_room(turn.ports.limits, group.limited_bytes, more_bytes(group, checked))
     group = _update(turn, group, hb, checked)
     soft: StreamsSoft = turn.soft_of(hb.group_id)
     note_offsets(turn, group, hb)

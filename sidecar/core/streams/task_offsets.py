@@ -30,7 +30,7 @@ def note_offsets(turn: Turn, group: StreamsGroup, hb: StreamsHeartbeat) -> None:
     offsets, ends = (old if new is None else _by_task(new) for old, new in zip(before, given, strict=True))
     more = _bytes_of(offsets) + _bytes_of(ends)
     try:
-        check_room(turn.ports.limits, group.held_bytes + soft.held_bytes, more)
+        check_room(turn.ports.limits, group.limited_bytes + soft.held_bytes, more)
     except CoordinatorError:
         turn.fx.count("members_refused", "offsets")
         return

@@ -56,6 +56,17 @@ def test_a_steady_group_writes_nothing_and_asks_for_nothing() -> None:
     assert world.log[at:] == []
 
 
+def test_topics_that_are_gone_leave_no_name() -> None:
+    """Symptom: of each topic that was ever initialised the owner kept the name, as long as it had the group."""
+    world, client = world_of("a", "b")
+    for number in range(10, 14):
+        world.topics(topic(1, "a", 2), topic(number, "b", 2))
+        world.initialised("g", {A: (0, 1), topic_id(number): (0, 1)})
+        client.heartbeat()
+        placeholder = world.group("g").placeholder
+        assert placeholder is not None and placeholder.names == {A: "a", topic_id(number): "b"}
+
+
 def test_there_is_none_without_a_topic() -> None:
     world, client = world_of()
     assert take_commands(world) == []

@@ -9,9 +9,11 @@ from msgspec import structs
 
 from sidecar.core.runtime.events import DeleteGroup, Rebalance
 from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits
+from sidecar.core.streams import partitions
 from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
 from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply, TopicsCreated
+from sidecar.core.streams.group import TASK_BYTES
 from sidecar.core.streams.soft_state import StreamsSoft
 from sidecar.core.streams.task_offsets import OFFSET_BYTES
 from sidecar.core.streams.tasks import NO_TASKS, Tasks
@@ -56,7 +58,7 @@ def test_offsets_of_tasks_take_memory_that_counts() -> None:
         world.shard.held_bytes == before + 2 * OFFSET_BYTES == world.group().held_bytes + GROUP_BYTES + soft.held_bytes
     )
     turn = world.shard._turn
-    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=world.group().held_bytes + 2 * OFFSET_BYTES))
+    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=world.group().limited_bytes + 2 * OFFSET_BYTES))
     members[1].offsets = (("1", 1, 7),)
     assert members[1].heartbeat().code == Code.NONE
     assert list(soft.offsets) == ["m0"], "no room is no reason to refuse a member"
@@ -69,6 +71,37 @@ def test_offsets_of_tasks_take_memory_that_counts() -> None:
     members[1].leave()
     world.ask(DeleteGroup("g"))
     assert world.shard.held_bytes == 0
+
+
+def test_tasks_take_memory_that_counts() -> None:
+    """Symptom: a group of 100,000 tasks held 30 MB, of which 60 KB counted."""
+    world = ready()
+    member = Client(world, "m")
+    member.heartbeat()
+    group = world.group()
+    assert group.held_bytes == group.members_bytes + group.topology_bytes + 4 * TASK_BYTES
+    assert group.held_bytes == world.rebuilt().groups["g"].held_bytes
+    turn = world.shard._turn
+    turn.ports = replace(turn.ports, limits=MemberLimits(group_bytes=group.held_bytes))
+    other = Client(world, "m2")
+    assert other.heartbeat().code == Code.NONE, "tasks do not count for the limit of the members of a group"
+    for c in (member, other):
+        c.leave()
+    assert group.held_bytes == group.topology_bytes
+
+
+def test_a_topic_that_grows_beyond_the_limit_of_tasks_gives_nobody_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "TASKS_MAX", 4)
+    world = World()
+    world.grow({"in": 4})
+    clients = [Client(world, f"m{i}", topology=Topology(1, (Subtopology("0", ("in",)),))) for i in range(2)]
+    for c in (*clients, *clients):
+        c.heartbeat()
+    world.grow({"in": 5})
+    assert clients[0].heartbeat().code == Code.STREAMS_INVALID_TOPOLOGY
+    clients[1].leave()
+    world.sleep(2_000)  # the timer of the next target, which no heartbeat brings
+    assert world.group().target == {"m0": NO_TASKS}
 
 
 def test_a_request_must_fit_into_a_record() -> None:

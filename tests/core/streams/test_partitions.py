@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sidecar.core.streams.internal_topics import NewTopic
-from sidecar.core.streams.partitions import configure, repartition_counts
+from sidecar.core.streams.partitions import TASKS_MAX, configure, repartition_counts
 from sidecar.core.streams.status_texts import Status, StatusCode
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -50,6 +50,20 @@ def test_missing_sources_come_first() -> None:
     found = configure(topology, {"there": 1}.get)
     text = "Source topics nope, nope2, nope3 and 1 additional topics are missing."
     assert found.status == Status(StatusCode.MISSING_SOURCE_TOPICS, text)
+
+
+def test_a_topology_has_no_more_tasks_than_a_group_may_have() -> None:
+    """Symptom: a join of 100 KB, 12,000 subtopologies that read a topic of 400 partitions, made 4.8 million tasks. The
+    event loop stood still for 20 s, and the record of the member's tasks fitted into no batch: its partition of the
+    state topic was rebuilt again and again, for all groups."""
+    topology = Topology(0, tuple(Subtopology(str(i), ("in",)) for i in range(100)))
+    assert configure(topology, {"in": TASKS_MAX // 100}.get).ready
+    with pytest.raises(CoordinatorError, match=f"has {TASKS_MAX + 100} tasks, and a group may have {TASKS_MAX}") as e:
+        configure(topology, {"in": TASKS_MAX // 100 + 1}.get)
+    assert e.value.code == Code.STREAMS_INVALID_TOPOLOGY
+    fixed = (Subtopology("0", ("in",), ("r",)), Subtopology("1", (), (), (TopicInfo("r", 2**31 - 1),)))
+    with pytest.raises(CoordinatorError):
+        configure(Topology(0, fixed), {"in": 1}.get)
 
 
 def copartitioned(*repartition: TopicInfo, groups: tuple[CopartitionGroup, ...]) -> Topology:
