@@ -26,8 +26,9 @@ from sidecar.audit.lake.lake import Lake, is_lake
 from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.dump import ENDINGS, files_below, read_dump, records_of
-from sidecar.audit.source.kafka import AT_ONCE, KafkaSource
+from sidecar.audit.source.kafka import KafkaSource
 from sidecar.audit.source.options import RUN, Ranges, Split, check_options
+from sidecar.audit.source.topic import AT_ONCE
 from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
