@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
+from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, in_sizes, schemas_in
 from sidecar.audit.errors import Misused
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Database, Frame, database
-from sidecar.audit.ingest.tasks import enough
 from sidecar.audit.lake.files import no_rows, typed
 from sidecar.audit.source.bronze import HEADERS, fingerprints_of
 from sidecar.audit.tables.columns import TEXT, Table, ddl
@@ -88,7 +87,7 @@ def _apart(tables: Tables, batch: Any) -> Iterator[tuple[str, Any]]:
 # ---- what tasks do --------------------------------------------------------------------------------------------------
 def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
     decoder = Decoder({}, {})
-    for batch in enough(typed(b, BRONZE) for b in batches):
+    for batch in in_sizes(typed(b, BRONZE) for b in batches):
         for text in schemas_in(batch).values():
             decoder.schemas.learn(text)
         for name, rows in decoder.decode(batch).items():

@@ -15,9 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from sidecar.audit.errors import AuditError, Misused
+from sidecar.audit.lake.batch import Ranges
 from sidecar.audit.source.bronze import bronze_batch
 from sidecar.audit.source.dump import record_of
-from sidecar.audit.source.options import Ranges, Split
+from sidecar.audit.source.options import Split
 from sidecar.audit.source.topic import FIXED, LIBRARY, TIMEOUT_S, WAIT_S, TopicReader, unanswered
 from sidecar.kafka.errors import SecurityError
 from sidecar.kafka.properties import librdkafka_of
