@@ -131,11 +131,9 @@ class _Read:
         self.db.connection.execute(f"delete from silver_corrupt where {where}")
         decoder = Decoder({text: text for text in texts}, {})
         for batch in unread:
-            columns = {name: batch[name] for name in batch.schema.names}
-            columns["headers"] = pa.array([[]] * len(batch), HEADERS)
-            columns["fingerprint"] = fingerprints_of(batch["value"])
-            bronze = {f.name: columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow}
-            for name, rows in decoder.decode(pa.RecordBatch.from_pydict(bronze)).items():
+            more = {"headers": pa.nulls(len(batch), HEADERS), "fingerprint": fingerprints_of(batch["value"])}
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | more
+            for name, rows in decoder.decode(pa.RecordBatch.from_pydict(columns)).items():
                 self.add(name, typed(rows, SILVER[name]))
 
     def claimed(self) -> dict[str, Frame]:
