@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, schemas_in
+from sidecar.audit.decode.decoder import LONG_MAX, UNKNOWN_SCHEMA, Decoder, in_sizes, schemas_in
 from sidecar.audit.errors import Misused
 from sidecar.audit.gold.fold import fold
 from sidecar.audit.gold.frames import Database, Frame, database
-from sidecar.audit.ingest.tasks import enough
 from sidecar.audit.lake.files import no_rows, typed
 from sidecar.audit.source.bronze import HEADERS, fingerprints_of
 from sidecar.audit.tables.columns import TEXT, Table, ddl
@@ -88,7 +87,7 @@ def _apart(tables: Tables, batch: Any) -> Iterator[tuple[str, Any]]:
 # ---- what tasks do --------------------------------------------------------------------------------------------------
 def _decoded(batches: Iterable[Any]) -> Iterator[Any]:
     decoder = Decoder({}, {})
-    for batch in enough(typed(b, BRONZE) for b in batches):
+    for batch in in_sizes(typed(b, BRONZE) for b in batches):
         for text in schemas_in(batch).values():
             decoder.schemas.learn(text)
         for name, rows in decoder.decode(batch).items():
@@ -132,11 +131,9 @@ class _Read:
         self.db.connection.execute(f"delete from silver_corrupt where {where}")
         decoder = Decoder({text: text for text in texts}, {})
         for batch in unread:
-            columns = {name: batch[name] for name in batch.schema.names}
-            columns["headers"] = pa.array([[]] * len(batch), HEADERS)
-            columns["fingerprint"] = fingerprints_of(batch["value"])
-            bronze = {f.name: columns.get(f.name, pa.nulls(len(batch), f.type)) for f in BRONZE.arrow}
-            for name, rows in decoder.decode(pa.RecordBatch.from_pydict(bronze)).items():
+            more = {"headers": pa.nulls(len(batch), HEADERS), "fingerprint": fingerprints_of(batch["value"])}
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | more
+            for name, rows in decoder.decode(pa.RecordBatch.from_pydict(columns)).items():
                 self.add(name, typed(rows, SILVER[name]))
 
     def claimed(self) -> dict[str, Frame]:

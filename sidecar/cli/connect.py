@@ -147,11 +147,11 @@ def _property_errors() -> Iterator[None]:
 @contextmanager
 def readable() -> Iterator[None]:
     """Turns errors of reading the state topic into Failed."""
-    from sidecar.audit.history.topic import TopicError
+    from sidecar.audit.errors import AuditError
 
     try:
         yield
-    except TopicError as exc:
+    except AuditError as exc:
         raise Failed(Code.UNREACHED, str(exc), "Check --bootstrap, --topic and --command-config.") from None
 
 

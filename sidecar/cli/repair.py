@@ -66,7 +66,7 @@ def repair(
 
 
 def _looked(reader: Any, group: str) -> tuple[int, Replayed, list[Fault]]:
-    """Returns the group's partition, replayed records and faults. Raises TopicError."""
+    """Returns the group's partition, replayed records and faults. Raises AuditError."""
     from sidecar.audit.explain.replay import replayed
 
     faults: list[Fault] = []

@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of
+from sidecar.cli.connect import CHECK, Bootstrap, Client, CommandConfig, StateTopic, client_of, readable
 from sidecar.cli.exits import Code, Failed
 from sidecar.cli.output import run
 from sidecar.cli.plain import echo
-from sidecar.kafka.no_group import of_partitions
-from sidecar.kafka.waiting import in_slices, log_bounds
 
 if TYPE_CHECKING:
-    from sidecar.audit.source.dump import DumpRecord
+    from sidecar.audit.history.topic import Reader
 
-AT_ONCE = 5_000
 ANSWER_S = 30.0
 SETTLE_S = 15.0
 """Time after which a new topic has its leaders."""
@@ -98,43 +95,25 @@ def load(
 
 
 # ---- reading ------------------------------------------------------------------------------------------------------
-def _consumer(client: Client, bootstrap: str) -> Any:
-    from confluent_kafka import Consumer
-
-    fixed = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "group-state-dump-is-no-group",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
-        "isolation.level": "read_committed",
-        "log_level": 2,
-    }
-    return Consumer({**client.librdkafka(), **fixed})
-
-
-def _bounds(consumer: Any, bootstrap: str, topic: str, made: bool = False) -> dict[int, tuple[int, int]]:
+def _bounds(reader: Reader, made: bool = False) -> dict[int, tuple[int, int]]:
     """Returns the first offset of each partition and the next one to be written. `made`: a broker that does not know
     the topic yet soon will. Raises Failed."""
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import KafkaError, KafkaException
+
+    from sidecar.audit.errors import AuditError, NoTopic
 
     passing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART)
     until = time.monotonic() + SETTLE_S
     while True:
         try:
-            metadata = in_slices(lambda s: consumer.list_topics(topic, timeout=s), ANSWER_S).topics[topic]
-            if metadata.error is not None and made and metadata.error.code() in passing:
-                raise KafkaException(metadata.error)
-            if metadata.error is not None:
-                then = "Is this the cluster, and may this user read it?"
-                raise Failed(Code.FINDINGS, f"{topic}: {metadata.error.str()}.", then)
-            parts = sorted(metadata.partitions)
-            return {p: log_bounds(consumer, TopicPartition(topic, p), ANSWER_S) for p in parts}
-        except KafkaException as exc:
-            error = exc.args[0]
-            if error.code() not in passing or time.monotonic() > until:
-                raise Failed(Code.UNREACHED, f"{bootstrap}: {error.str()}", CHECK) from None
+            return reader.bounds()
+        except AuditError as exc:
+            if isinstance(exc, NoTopic) and not made:
+                raise Failed(Code.FINDINGS, f"{exc}.", "Is this the cluster, and may this user read it?") from None
+            cause = exc.__cause__
+            passes = isinstance(cause, KafkaException) and cause.args[0].code() in passing
+            if not passes or time.monotonic() > until:
+                raise Failed(Code.UNREACHED, str(exc), CHECK) from None
             time.sleep(0.2)
 
 
@@ -142,59 +121,33 @@ def _written(client: Client, bootstrap: str, topic: str, file: Path) -> Counter[
     """Writes the dump; the file appears when it is whole. Returns the number of records of each partition. Raises
     Failed."""
     import msgspec
-    from confluent_kafka import TopicPartition
 
-    from sidecar.audit.source.dump import open_dump
+    from sidecar.audit.source.dump import open_dump, record_of
 
     counts: Counter[int] = Counter()
     part = file.with_name(f".part-{file.name}")
-    consumer = _consumer(client, bootstrap)
     try:
-        bounds = _bounds(consumer, bootstrap, topic)
-        counts.update(dict.fromkeys(bounds, 0))
-        left = {p for p, (low, high) in bounds.items() if low < high}
-        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in sorted(left)])
-        with open_dump(part) as out:
-            while left:
-                for record in _arrived(consumer, topic, left):
-                    out.write(msgspec.json.encode(record) + b"\n")
-                    counts[record.partition] += 1
+        with readable(), client.reader(bootstrap, topic) as reader:
+            bounds = _bounds(reader)
+            with open_dump(part) as out:
+                for p, (low, high) in bounds.items():
+                    counts[p] = 0
+                    for messages in reader.messages(p, low, high):
+                        counts[p] += len(messages)
+                        out.writelines(msgspec.json.encode(record_of(m)) + b"\n" for m in messages)
         part.rename(file)
     except OSError as exc:
         raise Failed(Code.USAGE, f"{file}: {exc.strerror}.", "Name a file in a folder that can be written.") from None
     finally:
-        consumer.close()
         part.unlink(missing_ok=True)
     return counts
-
-
-def _arrived(consumer: Any, topic: str, left: set[int]) -> Iterator[DumpRecord]:
-    """Yields the next records; partitions that have come to their end go out of `left`. Raises Failed."""
-    from confluent_kafka import KafkaError
-
-    from sidecar.audit.source.dump import record_of
-
-    first = consumer.poll(ANSWER_S)
-    if first is None:
-        raise Failed(Code.UNREACHED, f"{topic}: nothing came within {ANSWER_S:g} s.", CHECK)
-    for m in of_partitions([first, *consumer.consume(AT_ONCE, timeout=0)]):
-        error = m.error()
-        if error is None:
-            yield record_of(m)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            left.discard(m.partition())
-        elif not error.retriable() or error.fatal():
-            raise Failed(Code.UNREACHED, f"{topic}-{m.partition()}: {error.str()}", CHECK)
 
 
 # ---- may it be written? -------------------------------------------------------------------------------------------
 def _empty(client: Client, bootstrap: str, topic: str, made: bool) -> int:
     """Returns the number of partitions of the topic. Raises Failed if there are records in it."""
-    consumer = _consumer(client, bootstrap)
-    try:
-        bounds = _bounds(consumer, bootstrap, topic, made)
-    finally:
-        consumer.close()
+    with readable(), client.reader(bootstrap, topic) as reader:
+        bounds = _bounds(reader, made)
     full = [p for p, (low, high) in bounds.items() if low < high]
     if full:
         raise Failed(Code.FINDINGS, f"{topic} is not empty: partition {full[0]} has records.", ANEW)

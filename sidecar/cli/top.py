@@ -100,7 +100,7 @@ class Tail:
         self._taken: list[RecordsRead | None] = [None] * count
 
     def read(self) -> None:
-        """Reads the new records. Raises TopicError."""
+        """Reads the new records. Raises AuditError."""
         for p, before in enumerate(self._taken):
             taken = self._reader.read(p, after=before)
             if taken.anew:  # so are the other partitions, though they may have more records than before

@@ -173,7 +173,7 @@ def message(raw: Raw, offset: int) -> Any:
 def test_a_topic_that_is_made_anew_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: `top` went on showing the groups of the former topic, and never those of the new one."""
     log = Log()
-    monkeypatch.setattr("sidecar.audit.history.topic.Consumer", lambda config: log)
+    monkeypatch.setattr("sidecar.audit.source.topic.Consumer", lambda config: log)
     monkeypatch.setattr(Reader, "partitions", lambda reader: 1)
     tail = Tail(Reader("h:1", "__group_state", {}))
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.lake.batch import Batch
 from sidecar.audit.lake.files import TableWriter
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import put_json

@@ -159,10 +159,10 @@ MISUSED = (
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Commands wait for no answer, and run in an empty folder."""
-    import sidecar.audit.history.topic
+    import sidecar.audit.source.topic
     import sidecar.cli.state
 
-    monkeypatch.setattr(sidecar.audit.history.topic, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sidecar.audit.source.topic, "TIMEOUT_S", 0.1)
     monkeypatch.setattr(sidecar.cli.state, "ANSWER_S", 0.1)
     monkeypatch.setattr(groups_module, "ANSWER_S", 0.1)
     monkeypatch.setattr(groups_module, "GLANCE_S", 0.1)

@@ -74,7 +74,7 @@ def test_a_file_is_not_overwritten_and_its_name_says_what_it_is(tmp_path: Path) 
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.3)
+    monkeypatch.setattr("sidecar.audit.source.topic.TIMEOUT_S", 0.3)
     path = written(tmp_path / "a.jsonl", [record(1)])
     for args in (["dump", str(tmp_path / "b.jsonl")], ["load", str(path)]):
         done = CliRunner().invoke(app, ["state", *args, "--bootstrap", "127.0.0.1:1"])

@@ -6,13 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
-from sidecar.audit.history import topic
 from sidecar.audit.history.topic import Reader
-from sidecar.audit.source import kafka
+from sidecar.audit.source import topic
 from sidecar.audit.source.kafka import KafkaSource
 from sidecar.cli import state
 from sidecar.cli.connect import Client
@@ -91,8 +89,7 @@ READERS = [_audit, _history, _dump]
 
 @pytest.fixture(autouse=True)
 def _consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (kafka, topic, confluent_kafka):
-        monkeypatch.setattr(module, "Consumer", Consumer)
+    monkeypatch.setattr(topic, "Consumer", Consumer)
 
 
 @pytest.mark.parametrize("read", READERS)

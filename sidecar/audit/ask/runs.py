@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
+from sidecar.audit.lake.batch import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.tables.columns import INT, LONG, TEXT, TIME, Column, Table, many, record
-from sidecar.audit.tables.layers import BRONZE
+from sidecar.audit.tables.layers import CORRUPT
 
 READ = record(state_partition=INT, from_offset=LONG, until_offset=LONG)
 RUNS = Table(
@@ -37,16 +37,15 @@ def runs(lake: Lake) -> Any:
     return pa.Table.from_pylist(list(map(_row, lake.batches())), RUNS.arrow)
 
 
-def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    counts, ranges = record["counts"], record["ranges"]
+def _row(batch: Batch) -> dict[str, Any]:
     return {
-        "batch": record["number"],
-        "source": record["source"],
-        "identity": record["identity"],
-        "done_ms": record["done_ms"],
-        "done_time": datetime.fromtimestamp(record["done_ms"] / 1000, UTC),
-        "records": counts[BRONZE.name],
-        "unreadable": counts.get("corrupt", 0),
-        "lost": sum(end - begin for begin, end in record["lost"].values()),
-        "ranges": [dict(zip(READ.names, (int(p), *ends), strict=True)) for p, ends in ranges.items()],
+        "batch": batch.number,
+        "source": batch.source,
+        "identity": batch.identity,
+        "done_ms": batch.done_ms,
+        "done_time": datetime.fromtimestamp(batch.done_ms / 1000, UTC),
+        "records": batch.records,
+        "unreadable": batch.counts.get(CORRUPT.name, 0),
+        "lost": sum(end - begin for begin, end in batch.lost.values()),
+        "ranges": [dict(zip(READ.names, (p, *ends), strict=True)) for p, ends in batch.ranges.items()],
     }

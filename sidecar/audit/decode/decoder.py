@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +29,8 @@ from sidecar.state.fold import claimed_epoch
 from sidecar.state.schema import MARK, Schemas, StateError, published
 
 BODY_AT = len(MARK) + 8
-SLICE_ROWS, SLICE_BYTES = 65_536, 16 << 20
-"""Size limits of a slice: it fits in the processor's cache."""
+JOINED_ROWS, SLICE_ROWS, SLICE_BYTES = 16_384, 65_536, 16 << 20
+"""Rows up to which small batches are joined, which costs a copy; and the most of a slice."""
 FIRST, LAST, MILLI = (pa.scalar(n, LONG) for n in (0, LAST_MS, 1_000))
 LONG_MAX = (1 << 63) - 1
 NUMBER = "^-?[0-9]{1,18}$"
@@ -110,13 +110,7 @@ class Decoder:
 
     def decode(self, bronze: Any) -> dict[str, Any]:
         """Returns table name -> its records, in the order of the batch; tables without records are left out."""
-        batches: dict[str, list[Any]] = {}
-        for part in slices(bronze):
-            for name, batch in self._slice(part):
-                batches.setdefault(name, []).append(batch)
-        return {name: pa.concat_batches(parts) for name, parts in batches.items()}
-
-    def _slice(self, bronze: Any) -> Iterator[tuple[str, Any]]:
+        tables: dict[str, Any] = {}
         lost: list[tuple[Any, str]] = []
         for kind, at in places_of(bronze["kind"]):
             table = SILVER.get(kind)
@@ -127,10 +121,9 @@ class Decoder:
             made, broken = _Kind(self, kind, table, bronze.take(at)).tables()
             lost += [(at.take(which), why) for which, why in broken]
             if made is not None:
-                yield table.name, made
+                tables[table.name] = made
         corrupt = _corrupt(bronze, lost)
-        if corrupt is not None:
-            yield CORRUPT.name, corrupt
+        return tables if corrupt is None else {**tables, CORRUPT.name: corrupt}
 
     def step(self, fingerprint: str) -> Compiled | None:
         """Returns the reader of that schema's values by column; None if they cannot be read by column."""
@@ -321,14 +314,18 @@ def where(mask: Any) -> Any:
     return pc.indices_nonzero(mask).cast(LONG)
 
 
-def slices(bronze: Any) -> Iterable[Any]:
-    """Yields the batch in slices within SLICE_ROWS and SLICE_BYTES."""
-    rows = len(bronze)
-    if rows:
-        each = max(1, bronze["value"].nbytes // rows)
-        step = max(1, min(SLICE_ROWS, SLICE_BYTES // each))
-        for begin in range(0, rows, step):
-            yield bronze.slice(begin, step)
+def in_sizes(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields the rows of bronze in batches of a good size: each has a fixed cost of decoding, however few its rows, and
+    a slice of a large one fits in the processor's cache."""
+    waiting: list[Any] = []
+    for batch in chain(batches, [None]):
+        waiting += [] if batch is None else [batch]
+        rows = sum(map(len, waiting))
+        if rows >= JOINED_ROWS or (batch is None and rows):
+            joined, waiting = pa.concat_batches(waiting), []
+            each = max(1, joined["value"].nbytes // rows)
+            step = max(1, min(SLICE_ROWS, SLICE_BYTES // each))
+            yield from (joined.slice(begin, step) for begin in range(0, rows, step))
 
 
 def _corrupt(bronze: Any, lost: Iterable[tuple[Any, str]]) -> Any:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
+from sidecar.audit.source.topic import TopicReader
 from sidecar.core.vocabulary.placement import partition_for
-from sidecar.kafka.no_group import of_partitions
-from sidecar.kafka.waiting import in_slices, log_bounds
 from sidecar.state.codec import OWNER_CLAIM, SCHEMA, StateCodec
 from sidecar.state.fold import EPOCH_DIGITS
 from sidecar.state.keys import StateKey, decode_key
@@ -20,14 +18,8 @@ from sidecar.state.schema import Schemas, StateError
 
 Row = dict[str, Any]
 """A record, with the columns that `row_of` fills. `body`: the value, None of a tombstone."""
-TIMEOUT_S = 30.0
-AT_ONCE = 5_000
 NUMBER = f"[0-9]{{1,{EPOCH_DIGITS}}}"
 COMMON = ("owner_epoch", "revision", "why")
-
-
-class TopicError(Exception):
-    """The state topic cannot be read; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,102 +73,38 @@ class RecordsRead:
         return groups
 
 
-class Reader:
-    """A context manager with a consumer of the state topic."""
-
-    def __init__(self, bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
-        """`config`: librdkafka's properties for the connection, such as security."""
-        self._topic, self._bootstrap = topic, bootstrap
-        fixed = {
-            "bootstrap.servers": bootstrap,
-            "group.id": "group-state-history-is-no-group",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-            # A fetch at the end of one partition holds back the first one of the next partition for this long.
-            "fetch.wait.max.ms": 10,
-            "fetch.queue.backoff.ms": 10,  # as in source/kafka.py
-            "log_level": 2,
-        }
-        self._consumer: Any = Consumer({**config, **fixed})
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._consumer.close()
-
-    def partitions(self) -> int:
-        """Returns the topic's number of partitions. Raises TopicError."""
-        try:
-            answer = in_slices(lambda s: self._consumer.list_topics(self._topic, timeout=s), TIMEOUT_S)
-            metadata = answer.topics[self._topic]
-        except KafkaException as exc:
-            raise TopicError(f"{self._bootstrap}: {exc.args[0].str()}") from None
-        if metadata.error is not None:
-            raise TopicError(f"{self._topic}: {metadata.error.str()}. Is this the cluster, and may this user read it?")
-        return len(metadata.partitions)
+class Reader(TopicReader):
+    """A reader of groups' records."""
 
     def of_group(self, group_id: str) -> Iterator[Row]:
-        """Yields this group's records and the claims of its partition, in the order of the log. Raises TopicError."""
+        """Yields this group's records and the claims of its partition, in the order of the log. Raises AuditError."""
         return self.read_group(group_id).rows()
 
     def read_group(self, group_id: str) -> RecordsRead:
-        """Returns the records of `of_group`, not decoded. Raises TopicError."""
+        """Returns the records of `of_group`, not decoded. Raises AuditError."""
         p = partition_for(group_id, self.partitions())
         return self.read(p, lambda key: key.group_id == group_id or key.kind == OWNER_CLAIM)
 
     def read(self, partition: int, wanted: Any = lambda key: True, after: RecordsRead | None = None) -> RecordsRead:
         """Returns the records whose key is `wanted` or cannot be read, not decoded, and all schemas. With `after`, only
-        those that came after that earlier read, unless the topic was made anew meanwhile. Raises TopicError.
+        those that came after that earlier read, unless the topic was made anew meanwhile. Raises AuditError.
 
         Compaction keeps the last copy of a schema, perhaps behind values that need it: so decoding waits for all."""
-        low, high = self._bounds(TopicPartition(self._topic, partition))
+        low, high = self.bounds_of(partition)
         if after is None or high < after.end:
             taken = RecordsRead(partition, anew=after is not None)
         else:
             taken = RecordsRead(partition, schemas=after.schemas, end=after.end)
-        at = max(low, taken.end)
-        taken.end = max(at, high)
-        if at >= high:
-            return taken
-        self._consumer.assign([TopicPartition(self._topic, partition, at)])
-        while at < high:
-            for m in self._arrived(partition, at):
-                if self._ended(m, partition):
-                    at = max(at, m.offset())
-                    continue
-                at = m.offset() + 1
-                key = _key(m)
-                if key is not None and key.kind == SCHEMA:
-                    _learn(taken.schemas, m)
-                elif key is None or wanted(key):
-                    headers = {name: value.decode(errors="replace") for name, value in m.headers() or () if value}
-                    taken.records.append(Raw(m.offset(), m.timestamp()[1], key, m.value(), headers))
+        begin = max(low, taken.end)
+        taken.end = max(begin, high)
+        for m in chain.from_iterable(self.messages(partition, begin, high)):
+            key = _key(m)
+            if key is not None and key.kind == SCHEMA:
+                _learn(taken.schemas, m)
+            elif key is None or wanted(key):
+                headers = {name: value.decode(errors="replace") for name, value in m.headers() or () if value}
+                taken.records.append(Raw(m.offset(), m.timestamp()[1], key, m.value(), headers))
         return taken
-
-    def _bounds(self, here: Any) -> tuple[int, int]:
-        try:
-            return log_bounds(self._consumer, here, TIMEOUT_S)
-        except KafkaException as exc:
-            raise TopicError(f"{self._topic}-{here.partition}: {exc.args[0].str()}") from None
-
-    def _arrived(self, partition: int, at: int) -> list[Any]:
-        """Returns the messages that have arrived, at least one. Waits only for the first: with a timeout `consume`
-        would wait for AT_ONCE messages. Raises TopicError."""
-        first = self._consumer.poll(TIMEOUT_S)
-        if first is None:
-            raise TopicError(f"{self._topic}-{partition}: nothing within {TIMEOUT_S:g} s after offset {at}.")
-        return of_partitions([first, *self._consumer.consume(AT_ONCE, timeout=0)])
-
-    def _ended(self, m: Any, partition: int) -> bool:
-        error = m.error()
-        if error is None:
-            return False
-        if error.code() == KafkaError._PARTITION_EOF:
-            return True
-        raise TopicError(f"{self._topic}-{partition}: {error.str()}")
 
 
 def _key(m: Any) -> StateKey | None:

@@ -12,24 +12,22 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from sidecar.audit.errors import Refused
-from sidecar.audit.ingest.plan import NOTHING, Batch, Plan, plan_ranges
 from sidecar.audit.ingest.same_topic import why_other_topic
-from sidecar.audit.ingest.tasks import bronze_of_splits, bronze_once, in_doubt, silver_of_files
-from sidecar.audit.lake.files import FileInfo, Target, dataset, reported
+from sidecar.audit.ingest.tasks import Span, bronze_of_splits, bronze_once, has_hole, in_doubt, silver_of_files
+from sidecar.audit.lake.batch import NOTHING, Batch, Ranges
+from sidecar.audit.lake.files import FileInfo, Target, reported
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import even, numbered, parallelism
 from sidecar.audit.lake.storage import folder_at, put_json, read_json
 from sidecar.audit.source.kafka import RECORDS_PER_TASK
-from sidecar.audit.source.options import Ranges
+from sidecar.audit.source.options import limited, starting_offsets
 from sidecar.audit.source.uri import Source, open_source
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
@@ -37,15 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def recorded(lake: Lake, batch: int) -> Batch:
-    """Returns the finished batch of that number; NOTHING if there is none."""
-    known = lake.batch(batch)
-    return NOTHING if known is None else msgspec.convert(known, Batch, strict=False)
-
-
 def last_batch(lake: Lake) -> Batch:
     """Returns the last finished batch; NOTHING if there is none."""
-    return recorded(lake, lake.last_batch())
+    return lake.batch(lake.last_batch())
 
 
 def ingest(
@@ -80,14 +72,15 @@ def ingest(
         )
     ranges, lost = plan_ranges(before, bounds, options)
     if not ranges and not lost:
-        before.new = False
-        return before
+        return replace(before, new=False)
+    position = {**before.position, **{p: end for p, (_, end) in (*lost.items(), *ranges.items())}}
+    about = (source.shown, identity or before.identity, lake.incarnation)
     more = any(end < bounds[p][1] for p, (_, end) in ranges.items())
-    plan = Plan(before.number + 1, source.shown, identity, ranges, lost, more)
-    offsets = sum(end - begin for begin, end in plan.ranges.values())
-    say(f"batch {plan.batch}: reads {offsets:,} offsets of {len(plan.ranges)} partitions")
-    begin_batch(spark, source, lake, plan)
-    say(f"batch {plan.batch}: bronze is there")
+    planned = Batch(before.number + 1, *about, ranges, lost, position, more=more)
+    offsets = sum(end - begin for begin, end in ranges.values())
+    say(f"batch {planned.number}: reads {offsets:,} offsets of {len(ranges)} partitions")
+    begin_batch(spark, source, lake, planned, before)
+    say(f"batch {planned.number}: bronze is there")
     return end_batch(spark, lake)
 
 
@@ -109,20 +102,47 @@ def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = Non
     return new or int(bool(why_other_topic(source, lake, before, source.identity(), bounds)))
 
 
+def plan_ranges(
+    before: Batch, bounds: Mapping[int, tuple[int, int]], options: Mapping[str, str]
+) -> tuple[Ranges, Ranges]:
+    """Returns the offsets to read of each partition, and those never to be read: gone already, or before the start."""
+    starts = starting_offsets(options, bounds if before.number < 0 else None)
+    ranges, lost = {}, {}
+    for p, (low, high) in bounds.items():
+        have = before.position.get(p)
+        begin = max(low, starts.get(p, low) if have is None else have)
+        if (have or 0) < begin <= high:  # also of a partition that has no record any more
+            lost[p] = (have or 0, begin)
+        if begin < high:
+            ranges[p] = (begin, high)
+    return limited(ranges, int(options.get("max_records", 0))), lost
+
+
 # ---- a batch --------------------------------------------------------------------------------------------------------
-def begin_batch(spark: SparkSession, source: Source, lake: Lake, plan: Plan) -> None:
-    """Reads the planned batch into bronze, unless another writer commits it first."""
-    n, before = plan.batch, last_batch(lake)
+def begin_batch(spark: SparkSession, source: Source, lake: Lake, planned: Batch, before: Batch) -> None:
+    """Reads the planned batch into bronze, unless another writer commits it first. `before`: the batch before it."""
+    n, ranges = planned.number, planned.ranges
     target, attempt = lake.target(BRONZE, n), secrets.randbits(62)
-    splits = source.splits(plan.ranges)
+    splits = source.splits(ranges)
     # The start of a task costs more than a few records, so a task has several splits.
-    tasks = max(parallelism(spark), sum(high - low for low, high in plan.ranges.values()) // RECORDS_PER_TASK)
-    task = partial(bronze_of_splits, splits, target, before.position)
+    tasks = max(parallelism(spark), sum(high - low for low, high in ranges.values()) // RECORDS_PER_TASK)
+    task = partial(bronze_of_splits, splits, target)
     rows = numbered(spark, len(splits), task, even(len(splits), tasks))
-    facts = [r["facts"] for r in rows if "facts" in r]
-    files = _once(spark, target, reported(rows)[BRONZE.name], in_doubt(facts))
-    put_json(lake.record(n, attempt), {"plan": asdict(plan), "records": _rows(files), **_merged(facts)})
+    files, spans = _once(spark, target, reported(rows)[BRONZE.name], sorted(_facts(rows, "spans")))
+    new = {} if before.more else {p: r for p, r in ranges.items() if p in before.position}
+    lost = {p: (r[0], r[0]) for p, r in new.items() if has_hole([s for s in spans if s[0] == p], r)} | planned.lost
+    claims = {p: [c] for p, c in before.claims.items() if p not in lost}  # what was lost may have had later claims
+    for p, offset, epoch in sorted(set(map(tuple, _facts(rows, "claims")))):
+        claims.setdefault(p, []).append((offset, epoch))
+    last, schemas = {p: c[-1] for p, c in claims.items()}, before.schemas | dict(_facts(rows, "schemas"))
+    begun = replace(planned, lost=lost, claims=last, schemas=schemas, counts={BRONZE.name: _rows(files)})
+    put_json(lake.record(n, attempt), {"batch": asdict(begun), "claims": claims})
     lake.commit(target, files, n, attempt)
+
+
+def _facts(rows: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
+    """Returns what tasks have reported under this name."""
+    return [fact for row in rows for fact in row.get(name, ())]
 
 
 def end_batch(spark: SparkSession, lake: Lake) -> Batch:
@@ -130,89 +150,49 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
     n, attempt = lake.last(BRONZE)
     if lake.last_batch() >= n:  # another writer was faster
         return last_batch(lake)
-    before = recorded(lake, n - 1)
-    if attempt is None:
+    known = {} if attempt is None else read_json(lake.record(n, attempt))
+    if "batch" not in known:
         raise Refused(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")
-    known = read_json(lake.record(n, attempt))
-    plan = msgspec.convert(known["plan"], Plan, strict=False)
-    lost = {**({} if before.more else _overtaken(lake, before, plan)), **plan.lost}
-    claims = {p: [c] for p, c in before.claims.items() if p not in lost}  # what was lost may have had later claims
-    for p, offset, epoch in sorted(known["claims"]):
-        claims.setdefault(p, []).append((offset, epoch))
-    schemas = {**before.schemas, **known["schemas"]}
-    counts = _silver(spark, lake, n, known.get("records"), schemas, claims)
-    position = {**before.position, **{p: b for p, (_, b) in (*plan.lost.items(), *plan.ranges.items())}}
-    for p, at in known["seen"]:
-        position[p] = max(at, position.get(p, 0))
-    last = {p: c[-1] for p, c in claims.items()}
-    now = int(time.time() * 1000)
-    about = (plan.source, plan.identity or before.identity, lake.incarnation, plan.ranges, lost)
-    done = Batch(n, *about, position, counts, last, schemas, now, plan.more)
+    begun = msgspec.convert(known["batch"], Batch, strict=False)
+    claims = msgspec.convert(known["claims"], dict[int, list[tuple[int, int]]], strict=False)
+    counts = _silver(spark, lake, begun, claims)
+    done = replace(begun, counts=counts, done_ms=int(time.time() * 1000))
     if lake.last_batch() < n:
         put_json(lake.record(n), asdict(done))
     return done
 
 
-def _overtaken(lake: Lake, before: Batch, plan: Plan) -> Ranges:
-    """Returns the begins of ranges in which two offsets in a row have no record; one alone is the end of a transaction.
-    The batch `before` had read all that was there, so compaction has overtaken it, and may have left nothing of a
-    member that left, nor of a claim."""
-    files: dict[int, list[FileInfo]] = {}
-    for f in lake.files(BRONZE, plan.batch):
-        files.setdefault(int(dict(f.partition)["state_partition"] or 0), []).append(f)
-    new = {p: r for p, r in plan.ranges.items() if p in before.position}
-    return {p: (begin, begin) for p, (begin, end) in new.items() if _has_hole(lake, files.get(p, []), begin, end)}
-
-
-def _has_hole(lake: Lake, files: Sequence[FileInfo], begin: int, end: int) -> bool:
-    if sum(f.rows for f in files) == end - begin:
-        return False
-    read = dataset(BRONZE, [f.path for f in files], str(lake.folder(BRONZE))).to_table(columns=["offset"])
-    at = pa.concat_arrays([pa.array([begin - 1]), read.column("offset").combine_chunks().sort(), pa.array([end])])
-    return bool(pc.max(pc.pairwise_diff(at)).as_py() > 2)
-
-
-def _once(spark: SparkSession, target: Target, files: list[FileInfo], partitions: Sequence[int]) -> list[FileInfo]:
-    """Returns the batch's files, after rewriting those of these state partitions with each record once."""
+def _once(
+    spark: SparkSession, target: Target, files: list[FileInfo], spans: Sequence[Span]
+) -> tuple[list[FileInfo], list[Span]]:
+    """Returns the batch's files and spans, after rewriting partitions that may have a record twice."""
+    partitions = in_doubt(spans)
     parts = [[f for f in files if dict(f.partition)["state_partition"] == str(p)] for p in partitions]
     anew = numbered(spark, len(parts), partial(bronze_once, parts, target))
     old = {f.path for part in parts for f in part}
     for path in old:
         (folder_at(target.folder) / path).unlink(missing_ok=True)
-    return [f for f in files if f.path not in old] + reported(anew)[BRONZE.name]
-
-
-def _merged(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns what a batch's record keeps of the tasks' facts. `seen`: next offset of each partition with a record."""
-    claims = {tuple(claim) for one in facts for claim in one["claims"]}
-    schemas = {name: text for one in facts for name, text in one["schemas"].items()}
-    ends = sorted((p, last + 1) for one in facts for p, _, last, _ in one["spans"])
-    return {"claims": sorted(claims), "schemas": schemas, "seen": sorted(dict(ends).items())}
+    kept = [f for f in files if f.path not in old] + reported(anew)[BRONZE.name]
+    return kept, [s for s in spans if s[0] not in partitions] + sorted(_facts(anew, "spans"))
 
 
 def _silver(
-    spark: SparkSession,
-    lake: Lake,
-    n: int,
-    records: int | None,
-    schemas: Mapping[str, str],
-    claims: Mapping[int, list[tuple[int, int]]],
+    spark: SparkSession, lake: Lake, begun: Batch, claims: Mapping[int, list[tuple[int, int]]]
 ) -> dict[str, int]:
-    """Makes silver of this batch's bronze. Returns the number of rows in each table. `records`: how many bronze must
-    have; None if an earlier version wrote it. Raises Refused."""
-    bronze = lake.files(BRONZE, n)
+    """Makes silver of this batch's bronze. Returns the number of rows in each table. Raises Refused."""
+    n, bronze = begun.number, lake.files(BRONZE, begun.number)
     counts = {BRONZE.name: _rows(bronze)}
-    _check_rows(lake, n, "bronze", counts[BRONZE.name], records)
+    _check_rows(lake, begun, "bronze", counts[BRONZE.name])
     targets = {name: lake.target(t, n) for name, t in SILVER_TABLES.items() if lake.committed(t) < n}
     if targets:
         parts = _parts(bronze, parallelism(spark))
-        task = partial(silver_of_files, parts, targets, schemas, claims)
+        task = partial(silver_of_files, parts, targets, begun.schemas, claims)
         files = reported(numbered(spark, len(parts), task))
         for name, target in targets.items():
             lake.commit(target, files[name], n)
     for name, table in SILVER_TABLES.items():
         counts[name] = _rows(lake.files(table, n))
-    _check_rows(lake, n, "silver", sum(counts.values()) - counts[BRONZE.name], records)
+    _check_rows(lake, begun, "silver", sum(counts.values()) - counts[BRONZE.name])
     return counts
 
 
@@ -220,11 +200,11 @@ def _rows(files: Iterable[FileInfo]) -> int:
     return sum(f.rows for f in files)
 
 
-def _check_rows(lake: Lake, n: int, layer: str, rows: int, wanted: int | None) -> None:
+def _check_rows(lake: Lake, begun: Batch, layer: str, rows: int) -> None:
     """Checks that a layer still has the batch's files under its names. Maintenance merges them only after another run
     has ended the batch. Raises Refused."""
-    if wanted not in (None, rows) and lake.last_batch() < n:
-        raise Refused(f"{rewritten(lake, n, layer, rows, wanted or 0)} {refill(lake)}")
+    if rows != begun.records and lake.last_batch() < begun.number:
+        raise Refused(f"{rewritten(lake, begun.number, layer, rows, begun.records)} {refill(lake)}")
 
 
 def rewritten(lake: Lake, n: int, what: str, rows: int, wanted: int) -> str:

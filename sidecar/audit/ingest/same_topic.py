@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sidecar.audit.errors import Refused
-from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.lake.batch import Batch, Ranges
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.options import Ranges
 from sidecar.audit.source.uri import CopySource, Source
 
 COMPARED = 1_000

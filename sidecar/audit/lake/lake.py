@@ -21,9 +21,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.batch import NOTHING, Batch
 from sidecar.audit.lake.delta import DeltaTables, placed
 from sidecar.audit.lake.files import FileInfo, batch_of, dataset, in_duckdb, listed
 from sidecar.audit.lake.storage import Folder, folder_at, put_json, read_json, uri_of
@@ -87,8 +89,7 @@ class Lake(DeltaTables):
 
     def identity(self) -> str:
         """Returns the identity of the lake's topic by its last batch; "" if that is unknown."""
-        record = self.batch(self.last_batch())
-        return "" if record is None else str(record["identity"])
+        return self.batch(self.last_batch()).identity
 
     # ---- batches ------------------------------------------------------------------------------------------
     @property
@@ -107,18 +108,17 @@ class Lake(DeltaTables):
         """Number of the last batch that is done in all tables of bronze and silver; -1: none."""
         return max((int(p.stem) for p in self.records.glob("*.json") if p.stem.isdigit()), default=-1)
 
-    def batch(self, number: int) -> dict[str, Any] | None:
-        """Returns the record of the batch, or None."""
+    def batch(self, number: int) -> Batch:
+        """Returns the done batch of that number; NOTHING if there is none."""
         path = self.record(number)
-        return read_json(path) if path.is_file() else None
+        return msgspec.convert(read_json(path), Batch, strict=False) if path.is_file() else NOTHING
 
-    def batches(self) -> list[dict[str, Any]]:
-        """Returns the records of all batches, in their order. Reads packed ones last: maintenance may pack others
-        meanwhile."""
+    def batches(self) -> list[Batch]:
+        """Returns all done batches, in their order. Reads packed ones last: maintenance may pack others meanwhile."""
         own = [self.batch(int(path.stem)) for path in self.records.glob("????????.json")]
-        packed = chain.from_iterable(map(read_json, self.packed))
-        records = {record["number"]: record for record in (*filter(None, own), *packed)}
-        return [records[number] for number in sorted(records)]
+        packed = msgspec.convert(list(chain.from_iterable(map(read_json, self.packed))), list[Batch], strict=False)
+        batches = {batch.number: batch for batch in (*own, *packed) if batch is not NOTHING}
+        return [batches[number] for number in sorted(batches)]
 
     def done(self, tables: Iterable[Table]) -> int:
         """Number of the last batch that all of these have."""

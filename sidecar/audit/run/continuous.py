@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from sidecar.audit.errors import AuditError, NoTopic, Refused
-from sidecar.audit.ingest.batch import last_batch
-from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.lake.batch import Batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.run.maintain import maintain
 from sidecar.audit.run.pipeline import Say, audit
@@ -176,7 +175,7 @@ class Continuous:
         source = open_source(self.source, self.options)
         if not isinstance(source, KafkaSource):
             return []
-        measured = lags(source, last_batch(self.lake).position)
+        measured = lags(source, self.lake.batch(self.lake.last_batch()).position)
         for lag in measured:
             self.metrics.set_lag(lag)
         self.metrics.set(lost_records=self._lost() + sum(lag.lost for lag in measured))

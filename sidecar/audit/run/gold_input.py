@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.audit.errors import Refused
-from sidecar.audit.ingest.batch import recorded, refill, rewritten
+from sidecar.audit.ingest.batch import refill, rewritten
+from sidecar.audit.lake.batch import Ranges
 from sidecar.audit.lake.files import FileInfo, batch_of
 from sidecar.audit.lake.lake import Lake
-from sidecar.audit.source.options import Ranges
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
 
@@ -40,12 +40,12 @@ def gold_input(lake: Lake, n: int) -> GoldInput:
             name: [f for f in lake.files(table) if (batch_of(f.path) or 0) <= n and f.rows]
             for name, table in SILVER_TABLES.items()
         }
-        counts = [record["counts"] for record in lake.batches()[: n + 1]]
+        counts = [batch.counts for batch in lake.batches()[: n + 1]]
         part = GoldInput(n, silver, _begins(lake, n), True)
     else:
         silver = {name: [f for f in lake.files(table, n) if f.rows] for name, table in SILVER_TABLES.items()}
-        counts = [recorded(lake, n).counts]
-        part = GoldInput(n, silver, recorded(lake, n).cuts(recorded(lake, n - 1)), n == 0)
+        counts = [lake.batch(n).counts]
+        part = GoldInput(n, silver, lake.batch(n).cuts(lake.batch(n - 1)), n == 0)
     for name, files in silver.items():
         rows, wanted = sum(f.rows for f in files), sum(count.get(name, 0) for count in counts)
         if rows != wanted:
@@ -73,12 +73,12 @@ def _begins(lake: Lake, upto: int) -> Ranges:
     """Returns the offsets before the start of reading in each state partition. Raises Refused if later ones were
     lost."""
     begins: Ranges = {}
-    for record in lake.batches()[: upto + 1]:
-        for p, (begin, end) in record["lost"].items():
+    for batch in lake.batches()[: upto + 1]:
+        for p, (begin, end) in batch.lost.items():
             if begin:
                 raise Refused(
                     f"gold of {lake.root} cannot be made anew: batches were put together between which records were"
                     f" lost. {refill(lake)}"
                 )
-            begins[int(p)] = (begin, end)
+            begins[p] = (begin, end)
     return begins

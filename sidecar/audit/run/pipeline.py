@@ -17,8 +17,8 @@ from deltalake.exceptions import CommitFailedError
 from sidecar.audit.errors import AuditError, Refused
 from sidecar.audit.gold.carried import CARRIED, CARRIED_VERSION
 from sidecar.audit.gold.tasks import ROWS_PER_TASK, Work, gold_of_units, planned
-from sidecar.audit.ingest.batch import ingest, recorded, waiting
-from sidecar.audit.ingest.plan import Batch
+from sidecar.audit.ingest.batch import ingest, waiting
+from sidecar.audit.lake.batch import Batch
 from sidecar.audit.lake.files import FileInfo, Target, reported
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import falling, numbered, parallelism
@@ -123,7 +123,7 @@ def _folded(spark: SparkSession, work: Work, rows: Mapping[int, int], most: int)
 def _spread(lake: Lake, n: int, rows: int) -> dict[int, int]:
     """Returns about how many of the rows each state partition has: in proportion to its offsets in the lake, where new
     ones count eleven times."""
-    now, before = recorded(lake, n).position, recorded(lake, n - 1).position
+    now, before = lake.batch(n).position, lake.batch(n - 1).position
     weights = {p: at + 10 * (at - before.get(p, 0)) for p, at in now.items()}
     total = sum(weights.values())
     return {p: rows * w // total for p, w in weights.items()} if total else {}

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from sidecar.audit.errors import Misused
+from sidecar.audit.lake.batch import Ranges
 from sidecar.audit.source.dump import Offset, PartitionNumber
 
-Ranges = dict[int, tuple[int, int]]
-"""State partition -> its first offset, and the one behind its last."""
 Split = Callable[[], Iterator[Any]]
 """A part of a source that one task reads, as rows of bronze. Can be pickled."""
 

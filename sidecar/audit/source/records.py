@@ -27,9 +27,10 @@ from pyspark.sql.types import StructType
 
 from sidecar.audit.decode.decoder import times
 from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.batch import Ranges
 from sidecar.audit.source.bronze import DAY_MS
 from sidecar.audit.source.kafka import KafkaSource
-from sidecar.audit.source.options import READ, STREAM, Ranges, limited, starting_offsets
+from sidecar.audit.source.options import READ, STREAM, limited, starting_offsets
 from sidecar.audit.source.uri import CopySource, Source, open_source
 from sidecar.audit.tables.columns import DATE, LONG
 from sidecar.audit.tables.layers import BRONZE

@@ -6,29 +6,31 @@ folder of Parquet files with bronze's columns. `file` is a plain dump (dump.py),
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, partial, reduce
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.audit.errors import AuditError
+from sidecar.audit.lake.batch import Ranges
 from sidecar.audit.lake.delta import delta_files
-from sidecar.audit.lake.files import folders_of
+from sidecar.audit.lake.files import NO_VALUE, FileInfo, Partition
 from sidecar.audit.lake.lake import Lake, is_lake
-from sidecar.audit.lake.storage import SCHEMES, Folder, file_system, folder_at, is_remote
-from sidecar.audit.source.bronze import bronze_batch
+from sidecar.audit.lake.storage import SCHEMES, Folder, folder_at, is_remote
+from sidecar.audit.source.bronze import bounds_of, bronze_batch, rows_of
 from sidecar.audit.source.dump import ENDINGS, files_below, read_dump, records_of
-from sidecar.audit.source.kafka import AT_ONCE, KafkaSource
-from sidecar.audit.source.options import RUN, Ranges, Split, check_options
-from sidecar.audit.tables.columns import DATE, INT, LONG, TEXT
+from sidecar.audit.source.kafka import KafkaSource
+from sidecar.audit.source.options import RUN, Split, check_options
+from sidecar.audit.source.topic import AT_ONCE
+from sidecar.audit.tables.columns import INT, LONG
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE
 
@@ -61,56 +63,30 @@ def _folder(path: str) -> Path:
 
 
 # ---- Parquet files --------------------------------------------------------------------------------------------------
-AT_A_TIME = {"batch_size": AT_ONCE, "batch_readahead": 1}
-PLACE = ("state_partition", "offset")
-
-
-@cache
-def _folders() -> Any:
-    """Returns the columns that may be in the names of folders."""
-    import pyarrow.dataset as ds  # imports pandas, which takes half a second
-
-    return ds.partitioning(pa.schema([f for f in BRONZE.arrow if f.type in (INT, LONG, TEXT, DATE)]), flavor="hive")
-
-
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def _readable(file: FileInfo) -> Iterator[None]:
     """Raises AuditError for what Arrow raises while it reads the file."""
     try:
         yield
     except (pa.ArrowException, OSError) as exc:
-        raise AuditError(f"{path} cannot be read: {exc}") from exc
+        raise AuditError(f"{file.path} cannot be read: {exc}") from exc
 
 
-def _fragment(path: str, folders: str) -> Any:
-    """Returns a file, not yet opened. `folders`: names of its folders, as day=2026-11-23/state_partition=3."""
-    import pyarrow.dataset as ds
-
-    store, name = file_system(path)
-    with _readable(path):
-        return ds.ParquetFileFormat().make_fragment(name, store, _folders().parse(f"/{folders}/file"))
-
-
-def _in_folders(fragment: Any) -> dict[str, Any]:
-    """Returns the values of columns that are in the names of the file's folders."""
-    import pyarrow.dataset as ds
-
-    return dict(ds.get_partition_keys(fragment.partition_expression))
+def _rows(file: FileInfo, groups: Sequence[int], ranges: Ranges) -> Iterator[Any]:
+    """Yields the rows of the file's row groups in these ranges."""
+    first, end = (pa.array(ends, LONG) for ends in zip(*ranges.values(), strict=True))
+    with _readable(file):
+        for batch in rows_of(file, groups):
+            place, offset = pc.index_in(batch["state_partition"], pa.array(ranges, INT)), batch["offset"]
+            wanted = batch.filter(pc.and_(pc.less_equal(first.take(place), offset), pc.less(offset, end.take(place))))
+            if len(wanted):
+                yield wanted
 
 
-def _rows(fragment: Any, ranges: Ranges) -> Iterator[Any]:
-    """Yields the rows of the fragment's row groups in these ranges, with bronze's types."""
-    with _readable(fragment.path):
-        for batch in fragment.to_batches(BRONZE.arrow, filter=_within(ranges), **AT_A_TIME):
-            if len(batch):
-                yield batch
-
-
-def _within(ranges: Ranges) -> Any:
-    """Returns the condition that an offset is in these ranges, as an expression of Arrow."""
-    p, offset = pc.field("state_partition"), pc.field("offset")
-    parts = [(p == one) & (offset >= start) & (offset < end) for one, (start, end) in ranges.items()]
-    return reduce(operator.or_, parts, pc.scalar(False))
+def _partition(path: Path) -> Partition:
+    """Returns the columns that are in the names of a file's folders, as day=2026-11-23/state_partition=3."""
+    pairs = [name.partition("=") for name in path.parts[:-1]]
+    return tuple((n, None if text == NO_VALUE else unquote(text)) for n, equals, text in pairs if equals)
 
 
 @dataclass(frozen=True)
@@ -129,80 +105,58 @@ class CopySource:
     def identity(self) -> str:
         return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
 
-    def files(self) -> list[Any]:
-        """Returns the files that can have a record of these days and groups, as fragments. Raises AuditError for one
-        that is no copy."""
-        theirs, (first, last) = self._partitions(), self.days
-        files = []
-        for fragment in self._all():
-            known = _in_folders(fragment)
-            day, partition = known.get("day"), known.get("state_partition")
-            if (day is None or first <= day <= last) and (partition is None or not theirs or partition in theirs):
-                with _readable(fragment.path):
-                    columns = {*fragment.physical_schema.names, *known}
-                if missing := [n for n in BRONZE.names if n not in columns]:
-                    raise AuditError(f"{fragment.path} has no column {missing[0]}: it is no copy of the state topic")
-                files.append(fragment)
-        return files
+    def files(self) -> Iterator[tuple[FileInfo, list[Ranges]]]:
+        """Yields the files that can have a record of these days and groups, with the bounds of their row groups. Raises
+        AuditError for one that is no copy."""
+        theirs, (first, last) = self._partitions(), map(str, self.days)
+        for file in self._all():
+            known = dict(file.partition)
+            day, partition = known.get("day") or first, known.get("state_partition")
+            if first <= day <= last and (not theirs or partition is None or partition in theirs):
+                with _readable(file):
+                    bounds = bounds_of(file)
+                yield file, bounds
 
-    def _partitions(self) -> set[int]:
+    def _partitions(self) -> set[str]:
         """Returns the state partitions of the groups, by gold's `coverage`; empty if it does not know all of them."""
         if not self.groups or not is_lake(self.folder):
             return set()
         where = pc.field("group_id").isin(sorted(self.groups))
         rows = Lake.at(self.folder).read_arrow(GOLD["coverage"], ["state_partition", "group_id"], where).to_pylist()
         known = self.groups == {row["group_id"] for row in rows}
-        return {row["state_partition"] for row in rows} if known else set()
+        return {str(row["state_partition"]) for row in rows} if known else set()
 
-    def _all(self) -> list[Any]:
+    def _all(self) -> list[FileInfo]:
         if self.scheme == "parquet":
             folder = Path(self.folder)
             paths = files_below(folder, (".parquet",), hidden=("_", "."))
-            return [_fragment(str(p), p.relative_to(folder).parent.as_posix()) for p in paths]
+            return [FileInfo(str(p), 0, 0, _partition(p.relative_to(folder)), "") for p in paths]
         if is_lake(self.folder):
-            files = Lake.at(self.folder).files(BRONZE)
-        elif (self.folder / "_delta_log").is_dir():
-            files = delta_files(self.folder)
-        else:
-            raise AuditError(f"{self.shown} is neither a lake nor a Delta table. Parquet files are parquet://FOLDER")
-        return [_fragment(f.path, "/".join(folders_of(f.partition))) for f in files]
+            return Lake.at(self.folder).files(BRONZE)
+        if (self.folder / "_delta_log").is_dir():
+            return delta_files(self.folder)
+        raise AuditError(f"{self.shown} is neither a lake nor a Delta table. Parquet files are parquet://FOLDER")
 
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        ranges: dict[int, tuple[int, int]] = {}
-        for fragment in self.files():
-            known = {name: (value, value) for name, value in _in_folders(fragment).items()}
-            with _readable(fragment.path):
-                for g in range(fragment.metadata.num_row_groups):
-                    p, offset = (known.get(name) or _extent(fragment.metadata, g, name) for name in PLACE)
-                    if p and offset and p[0] == p[1]:
-                        _widen(ranges, p[0], offset[0], offset[1] + 1)
-                        continue
-                    rows = fragment.subset(row_group_ids=[g]).to_table(BRONZE.arrow, columns=list(PLACE))
-                    made = rows.group_by(PLACE[0]).aggregate([(PLACE[1], "min"), (PLACE[1], "max")])
-                    for row in made.to_pylist():
-                        _widen(ranges, row["state_partition"], row["offset_min"], row["offset_max"] + 1)
+    def bounds(self) -> Ranges:
+        ranges: Ranges = {}
+        for p, ends in chain.from_iterable(bounds.items() for _, groups in self.files() for bounds in groups):
+            _widen(ranges, p, *ends)
         return ranges
 
     def splits(self, ranges: Ranges) -> list[Split]:
         splits: list[Split] = []
-        for fragment in self.files():
-            # An expression of all ranges takes longer than a small file, and a folder has one partition.
-            p = _in_folders(fragment).get("state_partition")
-            theirs = ranges if p is None else {p: ranges[p]} if p in ranges else {}
-            with _readable(fragment.path):
-                some = fragment.subset(_within(theirs), schema=BRONZE.arrow) if theirs else None
-                if some is not None and some.row_groups:
-                    splits.append(partial(_rows, some, theirs))
+        for file, groups in self.files():
+            wanted = [g for g, bounds in enumerate(groups) if any(_meet(bounds, ranges, p) for p in bounds)]
+            if wanted:
+                splits.append(partial(_rows, file, wanted, ranges))
         return splits
 
 
-def _extent(metadata: Any, row_group: int, column: str) -> tuple[int, int] | None:
-    """Returns a column's least and greatest value; None if the file has no statistics of them."""
-    about = metadata.row_group(row_group).column(metadata.schema.names.index(column)).statistics
-    return (about.min, about.max) if about is not None and about.has_min_max else None
+def _meet(one: Ranges, other: Ranges, p: int) -> bool:
+    return p in other and one[p][0] < other[p][1] and other[p][0] < one[p][1]
 
 
-def _widen(ranges: dict[int, tuple[int, int]], partition: int, low: int, high: int) -> None:
+def _widen(ranges: Ranges, partition: int, low: int, high: int) -> None:
     before = ranges.get(partition, (low, high))
     ranges[partition] = (min(low, before[0]), max(high, before[1]))
 

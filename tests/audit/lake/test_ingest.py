@@ -331,5 +331,4 @@ def test_a_day_and_a_group_of_a_lake_are_read_without_the_rest(spark: SparkSessi
     reader = RecordsReader({"uri": uri}, StructType())
     reader.pushFilters([GreaterThanOrEqual(("log_time",), datetime.fromtimestamp((T0 + day) / 1000, UTC))])
     (one,) = reader.partitions()
-    (fragment, _) = one.value.args
-    assert fragment.path == files[days[1], "0"]
+    assert one.value.args[0].path == files[days[1], "0"]
