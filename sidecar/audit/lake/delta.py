@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -30,32 +30,13 @@ KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.a
 WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 
 
-@dataclass
-class _Opened:
+class _Opened(NamedTuple):
     """A log that has been read. `made`: when the last entry that was read was made, which tells whether it is the same
-    log still; `batch`: a version of it, and the last batch by then."""
+    log still; `batch`: the last batch by then, which takes as long to find as the entries to read."""
 
     log: DeltaTable
     made: int | None
-    batch: tuple[int, int] = (-1, -1)
-
-    def update(self, folder: Folder) -> bool:
-        """Reads what is new. Returns False if the log was made anew, or an entry that was read is gone."""
-        version = self.log.version()
-        if self.made is None or _made(folder, version) != self.made:
-            return False
-        if _made(folder, version + 1) is not None:
-            self.log.update_incremental()
-            self.made = _made(folder, self.log.version())
-        return True
-
-    def last(self) -> int:
-        """Number of the last batch. The entries are read again to find it, so once for each version."""
-        version = self.log.version()
-        if self.batch[0] != version:
-            batch = self.log.transaction_version(APP)
-            self.batch = (version, -1 if batch is None else batch)
-        return self.batch[1]
+    batch: int
 
 
 class DeltaTables:
@@ -89,12 +70,14 @@ class DeltaTables:
         and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
         known = self._opened.pop(str(folder), None)
-        if known is None or not known.update(folder):
+        if known is None or known.made is None or _made(folder, known.log.version()) != known.made:
             log = _open(folder)
-            if log is None:
-                return None
-            known = _Opened(log, _made(folder, log.version()))
-        self._opened[str(folder)] = known
+            known = None if log is None else _opened(folder, log)
+        elif _made(folder, (version := known.log.version()) + 1) is not None:
+            known.log.update_incremental()
+            known = known if known.log.version() == version else _opened(folder, known.log)
+        if known is not None:
+            self._opened[str(folder)] = known
         return known
 
     def target(self, table: Table, batch: int) -> Target:
@@ -103,19 +86,19 @@ class DeltaTables:
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
         opened = self._log(table)
-        return -1 if opened is None else opened.last()
+        return -1 if opened is None else opened.batch
 
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
         opened = self._log(table)
-        return (-1, None) if opened is None else (opened.last(), opened.log.transaction_version(ATTEMPT))
+        return (-1, None) if opened is None else (opened.batch, opened.log.transaction_version(ATTEMPT))
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
         """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
         False, with nothing done, if this batch was committed before."""
         table = target.table
         opened = self.create(table)
-        if opened.last() >= batch:
+        if opened.batch >= batch:
             return False
         replaced = [f for f in _infos(opened.log) if ("open", "true") in f.partition] if "open" in table.by else []
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
@@ -128,8 +111,7 @@ class DeltaTables:
                 commit_properties=CommitProperties(app_transactions=done),
             )
         except CommitFailedError:
-            opened.log.update_incremental()
-            if opened.last() < batch:
+            if self.committed(table) < batch:
                 raise
             return False
         return True
@@ -218,6 +200,11 @@ def _made(folder: Folder, version: int) -> int | None:
         return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
     except OSError:  # another error than a missing entry is raised when the table is opened
         return None
+
+
+def _opened(folder: Folder, log: DeltaTable) -> _Opened:
+    batch = log.transaction_version(APP)
+    return _Opened(log, _made(folder, log.version()), -1 if batch is None else batch)
 
 
 def _open(folder: Folder) -> DeltaTable | None:
