@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
@@ -100,14 +99,15 @@ class DeltaTables:
         opened = self.create(table)
         if opened.batch >= batch:
             return False
-        replaced = [f for f in _infos(opened.log) if ("open", "true") in f.partition] if "open" in table.by else []
+        replaces = "open" in table.by
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
         try:
             opened.log.create_write_transaction(
-                _actions(files, replaced),
-                mode="append",
+                _added(files),
+                mode="overwrite" if replaces else "append",
                 schema=opened.log.schema(),
                 partition_by=list(table.by),
+                partition_filters=[("open", "=", "true")] if replaces else None,
                 commit_properties=CommitProperties(app_transactions=done),
             )
         except CommitFailedError:
@@ -119,8 +119,8 @@ class DeltaTables:
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
         batches than `upto`, which somebody has to find by their number. Open rows go soon, so they stay as they are."""
-        log = _open(self.folder(table))
-        if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
+        log = _open(folder := self.folder(table))
+        if log is None or any((batch_of(f.path) or 0) > upto for f in placed(folder, log)):
             return 0, 0
         _complete(log, table)  # compaction keeps only the columns that the log has
         try:
@@ -163,10 +163,9 @@ def _missing(log: DeltaTable, table: Table) -> list[Any]:
     return [f.with_nullable(True) for f in together if f.name not in known.names or f.type != known.field(f.name).type]
 
 
-def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[Any]:
+def _added(files: Sequence[FileInfo]) -> list[Any]:
     now = int(time.time() * 1000)
-    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
-    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in replaced)]
+    return [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
 
 
 def delta_files(folder: Folder) -> list[FileInfo]:
@@ -176,18 +175,14 @@ def delta_files(folder: Folder) -> list[FileInfo]:
 
 
 def placed(folder: Folder, log: DeltaTable) -> list[FileInfo]:
-    """The files that count, with paths that can be opened."""
-    return [replace(f, path=str(folder / unquote(f.path))) for f in _infos(log)]
-
-
-def _infos(log: DeltaTable) -> list[FileInfo]:
-    """With paths as the log has them."""
+    """Returns the files that count, with paths that can be opened."""
     by = log.metadata().partition_columns
     rows = pa.table(log.get_add_actions(flatten=True)).to_pylist()
     infos = []
     for row in sorted(rows, key=lambda r: str(r["path"])):
+        path = str(folder / unquote(row["path"]))
         partition = tuple((n, partition_text(row.get(f"partition.{n}"))) for n in by)
-        infos.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
+        infos.append(FileInfo(path, row["size_bytes"], row.get("num_records") or 0, partition, ""))
     return infos
 
 
