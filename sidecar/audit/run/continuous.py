@@ -166,7 +166,7 @@ class Continuous:
         source = open_source(self.source, self.options)
         if not isinstance(source, KafkaSource):
             return []
-        measured = lags(source, self.lake.batch(self.lake.last_batch()).position)
+        measured = lags(source, self.lake.batch().position)
         for lag in measured:
             self.metrics.set_lag(lag)
         self.metrics.set(lost_records=self._lost() + sum(lag.lost for lag in measured))
