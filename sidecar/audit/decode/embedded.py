@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from sidecar.core.classic.embedded import assigned, whole_subscription
+from sidecar.core.classic.embedded import Subscription, assigned, whole_subscription
 
 
 def _places(raw: bytes | None) -> Any:
@@ -13,19 +14,14 @@ def _places(raw: bytes | None) -> Any:
     return None if partitions is None else [{"topic": t, "partitions": list(ps)} for t, ps in partitions.items()]
 
 
-def _topics(raw: bytes | None) -> Any:
+def _subscribed(of: Callable[[Subscription], Any], raw: bytes | None) -> Any:
     subscription = None if raw is None else whole_subscription(raw)
-    return None if subscription is None else list(subscription.topics)
-
-
-def _rack(raw: bytes | None) -> Any:
-    subscription = None if raw is None else whole_subscription(raw)
-    return None if subscription is None else subscription.rack_id
+    return None if subscription is None else of(subscription)
 
 
 EMBEDDED: Mapping[tuple[str, str], Callable[[bytes | None], Any]] = {
-    ("classic_member", "topic_names"): _topics,
-    ("classic_member", "rack_id"): _rack,
+    ("classic_member", "topic_names"): partial(_subscribed, lambda s: list(s.topics)),
+    ("classic_member", "rack_id"): partial(_subscribed, lambda s: s.rack_id),
     ("classic_assignment", "assigned"): _places,
     ("classic_assignment", "assignment_bytes"): lambda raw: len(raw or b""),
 }

@@ -25,7 +25,7 @@ from sidecar.state.schema import MARK, StateError
 
 DAY_MS = 86_400_000
 READ_AT_ONCE = 65_536
-PLACE = ("state_partition", "offset")
+PLACE = pa.schema([BRONZE.arrow.field("state_partition"), BRONZE.arrow.field("offset")])
 HEADERS = BRONZE.arrow.field("headers").type
 KEY = {"type": "record", "name": "key", "fields": [{"name": f"part{n}", "type": "string"} for n in range(3)]}
 """Avro schema of all records' keys: kind, group id and sub id."""
@@ -87,39 +87,39 @@ def _opened(file: FileInfo) -> Iterator[tuple[pq.ParquetFile, dict[str, Any]]]:
     """Opens a Parquet file of bronze. Yields also the columns that are in the names of its folders. Raises AuditError
     if it lacks one."""
     store, name = file_system(file.path)
-    folders = {n: pa.scalar(text).cast(BRONZE.arrow.field(n).type) for n, text in file.partition}
+    known = ((BRONZE.arrow.field(n), text) for n, text in file.partition if n in BRONZE.names)
+    folders = {field.name: pa.scalar(text).cast(field.type) for field, text in known}
     with pq.ParquetFile(name, filesystem=store) as parquet:
         if missing := [n for n in BRONZE.names if n not in {*parquet.schema_arrow.names, *folders}]:
             raise AuditError(f"{file.path} has no column {missing[0]}: it is no copy of the state topic")
         yield parquet, folders
 
 
-def rows_of(file: FileInfo, groups: Sequence[int] | None = None, names: Sequence[str] = BRONZE.names) -> Iterator[Any]:
-    """Yields the columns of these names, of all row groups or of these. A scan as a dataset would take more memory and
+def rows_of(file: FileInfo, groups: Sequence[int] | None = None, schema: Any = BRONZE.arrow) -> Iterator[Any]:
+    """Yields the columns of this schema, of all row groups or of these. A scan as a dataset would take more memory and
     processor time."""
-    schema = pa.schema([BRONZE.arrow.field(n) for n in names])
     with _opened(file) as (parquet, folders):
-        for batch in parquet.iter_batches(READ_AT_ONCE, groups, [n for n in names if n not in folders]):
-            columns = [pa.repeat(folders[n], len(batch)) if n in folders else batch[n] for n in names]
-            yield pa.RecordBatch.from_arrays(columns, names).cast(schema)
+        for batch in parquet.iter_batches(READ_AT_ONCE, groups, [n for n in schema.names if n not in folders]):
+            columns = [pa.repeat(folders[n], len(batch)) if n in folders else batch[n] for n in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema.names).cast(schema)
 
 
 def bounds_of(file: FileInfo) -> list[Ranges]:
     """Returns the bounds of each row group, by its statistics if it has some."""
     with _opened(file) as (parquet, folders):
         groups = [parquet.metadata.row_group(g) for g in range(parquet.num_row_groups)]
-        at = {n: parquet.schema.names.index(n) for n in PLACE if n not in folders}
+        at = {n: parquet.schema.names.index(n) for n in PLACE.names if n not in folders}
     bounds = []
     for g, group in enumerate(groups):
         ends = {n: (value.as_py(), value.as_py()) for n, value in folders.items()}
         for n, about in ((n, group.column(i).statistics) for n, i in at.items()):
             if about is not None and about.has_min_max:
                 ends[n] = about.min, about.max
-        p, offset = (ends.get(n) for n in PLACE)
+        p, offset = (ends.get(n) for n in PLACE.names)
         if p and offset and p[0] == p[1]:
             bounds.append({p[0]: (offset[0], offset[1] + 1)})
             continue
-        rows = pa.Table.from_batches(rows_of(file, [g], PLACE)).group_by(PLACE[0])
-        made = rows.aggregate([(PLACE[1], "min"), (PLACE[1], "max")]).to_pylist()
+        rows = pa.Table.from_batches(rows_of(file, [g], PLACE), PLACE).group_by("state_partition")
+        made = rows.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
         bounds.append({row["state_partition"]: (row["offset_min"], row["offset_max"] + 1) for row in made})
     return bounds

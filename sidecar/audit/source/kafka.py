@@ -74,7 +74,7 @@ class KafkaSource:
     def setting(self, name: str) -> str | None:
         """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
         resources = [ConfigResource(ResourceType.TOPIC, self.topic)]
-        entry = self._asked(AdminClient.describe_configs, resources, "its settings").get(name)
+        entry = self._asked(AdminClient.describe_configs, resources, "its settings, by DescribeConfigs,").get(name)
         return None if entry is None else entry.value
 
     def _asked(self, ask: Callable[..., Mapping[Any, Any]], topics: Any, what: str) -> Any:

@@ -93,7 +93,7 @@ class TopicReader:
             # Waits only for the first: `consume` waits for all that it is asked for, although the partition may end.
             first = self.consumer.poll(WAIT_S)
             if first is None and time.monotonic() - seen > TIMEOUT_S:
-                raise AuditError(f"{self._shown}: nothing of partition {partition} within {TIMEOUT_S:g} s")
+                raise AuditError(f"{name}: nothing within {TIMEOUT_S:g} s; can the brokers be reached?")
             if first is None:
                 continue
             seen = time.monotonic()
@@ -122,8 +122,8 @@ def unanswered(shown: str, what: str, exc: KafkaException, trouble: str = "") ->
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
         return NoTopic(f"{shown}: there is no such topic")
     denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    needed = "; Describe, DescribeConfigs and Read of the topic are needed"
-    return AuditError(f"{shown}: {what} cannot be had: {error.str()}{needed if denied else trouble and f': {trouble}'}")
+    why = "; Describe and Read of the topic are needed" if denied else f": {trouble}" if trouble else ""
+    return AuditError(f"{shown}: {what} cannot be had: {error.str()}{why}")
 
 
 def _ends(m: Any, name: str, start: int, end: int) -> bool:

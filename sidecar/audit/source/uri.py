@@ -84,9 +84,9 @@ def _rows(file: FileInfo, groups: Sequence[int], ranges: Ranges) -> Iterator[Any
 
 
 def _partition(path: Path) -> Partition:
-    """Returns the columns of bronze that are in the names of a file's folders, as day=2026-11-23/state_partition=3."""
+    """Returns the columns that are in the names of a file's folders, as day=2026-11-23/state_partition=3."""
     pairs = [name.partition("=") for name in path.parts[:-1]]
-    return tuple((n, None if text == NO_VALUE else unquote(text)) for n, _, text in pairs if n in BRONZE.names)
+    return tuple((n, None if text == NO_VALUE else unquote(text)) for n, equals, text in pairs if equals)
 
 
 @dataclass(frozen=True)
