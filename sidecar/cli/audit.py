@@ -80,7 +80,7 @@ def run(
     with _errors():
         from sidecar.audit.run import pipeline
 
-        if pipeline.to_do(source, into, options) > 0:
+        if pipeline.to_do(source, into, options):
             with _spark() as spark:
                 pipeline.audit(spark, source, into, options, _say)
         elif into.last_batch() < 0:

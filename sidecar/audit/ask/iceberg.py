@@ -7,7 +7,7 @@ the one that was read, and pyiceberg must not try again: of two that publish at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -34,17 +34,12 @@ def publish(lake: Lake, catalog: Any) -> int:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     # Read before the lake is, so that nothing newer is ever replaced.
     tables = {name: _table(catalog, table) for name, table in GOLD.items()}
-    batch, files = at_one_batch(lake, lambda: (lake.done(GOLD.values()), {n: _files(lake, n) for n in GOLD}))
+    batch, files = at_one_batch(lake, lambda: (lake.done(GOLD.values()), {n: lake.files(t) for n, t in GOLD.items()}))
     summary = {BATCH: str(batch)}
     try:
         return sum(_replaced(tables[name], wanted, summary) for name, wanted in files.items())
     except CommitFailedException as exc:
         raise AuditError(f"somebody else publishes to this catalog ({exc}): publish again") from exc
-
-
-def _files(lake: Lake, name: str) -> dict[str, FileInfo]:
-    """Returns the files of a table by their URIs."""
-    return {uri_of(f.path): f for f in lake.files(GOLD[name])}
 
 
 def _table(catalog: Any, table: Table) -> Any:
@@ -70,8 +65,9 @@ def _table(catalog: Any, table: Table) -> Any:
     return made
 
 
-def _replaced(table: Any, wanted: Mapping[str, FileInfo], summary: Mapping[str, str]) -> bool:
+def _replaced(table: Any, files: Iterable[FileInfo], summary: Mapping[str, str]) -> bool:
     """Whether there was anything to do."""
+    wanted = {uri_of(f.path): f for f in files}
     known = {task.file.file_path: task.file for task in table.scan().plan_files()}
     if known.keys() == wanted.keys():
         return False

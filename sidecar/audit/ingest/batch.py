@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def last_batch(lake: Lake) -> Batch:
-    """Returns the last finished batch; NOTHING if there is none."""
-    return lake.batch(lake.last_batch())
-
-
 def ingest(
     spark: SparkSession,
     source_uri: str,
@@ -58,7 +53,7 @@ def ingest(
     lake.setup([BRONZE, *SILVER_TABLES.values()])
     if _begun(lake):
         return end_batch(spark, lake)
-    before = last_batch(lake)
+    before = lake.batch()
     bounds, identity = source.bounds(), source.identity()
     why = why_other_topic(source, lake, before, identity, bounds)
     if why and options.get("new_incarnation", "").lower() == "true":
@@ -89,17 +84,17 @@ def _begun(lake: Lake) -> bool:
     return lake.committed(BRONZE) > lake.last_batch()
 
 
-def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
-    """Returns how many offsets `ingest` would read now. At least 1 if it has a batch to end, lost offsets to record, or
-    a source that is another topic. Needs no Spark. Raises AuditError."""
+def waiting(source_uri: str, lake: Lake, options: Mapping[str, str] | None = None) -> bool:
+    """Returns whether `ingest` has offsets to read, a batch to end, lost offsets to record, or a source that is another
+    topic. Needs no Spark. Raises AuditError."""
     source = open_source(source_uri, options or {})
-    bounds, before = source.bounds(), last_batch(lake)
-    if _begun(lake):
-        return max(1, sum(high - low for low, high in bounds.values()))
-    ranges, lost = plan_ranges(before, bounds, options or {})
-    new = max(sum(high - low for low, high in ranges.values()), len(lost))
+    bounds, before = source.bounds(), lake.batch()
     # A comparison may read all of a dump, and `ingest` does it as well: once is enough.
-    return new or int(bool(why_other_topic(source, lake, before, source.identity(), bounds)))
+    return (
+        _begun(lake)
+        or any(plan_ranges(before, bounds, options or {}))
+        or bool(why_other_topic(source, lake, before, source.identity(), bounds))
+    )
 
 
 def plan_ranges(
@@ -149,7 +144,7 @@ def end_batch(spark: SparkSession, lake: Lake) -> Batch:
     """Makes the silver that bronze's last batch still lacks, and records the batch as done."""
     n, attempt = lake.last(BRONZE)
     if lake.last_batch() >= n:  # another writer was faster
-        return last_batch(lake)
+        return lake.batch()
     known = {} if attempt is None else read_json(lake.record(n, attempt))
     if "batch" not in known:
         raise Refused(f"batch {n} of {lake.root} was begun by another version of this program: end it with that one")

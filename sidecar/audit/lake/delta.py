@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from sidecar.audit.errors import AuditError
 from sidecar.audit.lake.files import FileInfo, Target, batch_name, batch_of, partition_text
@@ -30,32 +29,13 @@ KEPT, APPEND_ONLY = {"delta.logRetentionDuration": "interval 7 days"}, {"delta.a
 WRITTEN = WriterProperties(compression="ZSTD", compression_level=1)
 
 
-@dataclass
-class _Opened:
+class _Opened(NamedTuple):
     """A log that has been read. `made`: when the last entry that was read was made, which tells whether it is the same
-    log still; `batch`: a version of it, and the last batch by then."""
+    log still; `batch`: the last batch by then, which takes as long to find as the entries to read."""
 
     log: DeltaTable
     made: int | None
-    batch: tuple[int, int] = (-1, -1)
-
-    def update(self, folder: Folder) -> bool:
-        """Reads what is new. Returns False if the log was made anew, or an entry that was read is gone."""
-        version = self.log.version()
-        if self.made is None or _made(folder, version) != self.made:
-            return False
-        if _made(folder, version + 1) is not None:
-            self.log.update_incremental()
-            self.made = _made(folder, self.log.version())
-        return True
-
-    def last(self) -> int:
-        """Number of the last batch. The entries are read again to find it, so once for each version."""
-        version = self.log.version()
-        if self.batch[0] != version:
-            batch = self.log.transaction_version(APP)
-            self.batch = (version, -1 if batch is None else batch)
-        return self.batch[1]
+    batch: int
 
 
 class DeltaTables:
@@ -89,12 +69,14 @@ class DeltaTables:
         and whoever opens one reads an entry for each batch since the last checkpoint."""
         folder = self.folder(table)
         known = self._opened.pop(str(folder), None)
-        if known is None or not known.update(folder):
+        if known is None or known.made is None or _made(folder, known.log.version()) != known.made:
             log = _open(folder)
-            if log is None:
-                return None
-            known = _Opened(log, _made(folder, log.version()))
-        self._opened[str(folder)] = known
+            known = None if log is None else _opened(folder, log)
+        elif _made(folder, (version := known.log.version()) + 1) is not None:
+            known.log.update_incremental()
+            known = known if known.log.version() == version else _opened(folder, known.log)
+        if known is not None:
+            self._opened[str(folder)] = known
         return known
 
     def target(self, table: Table, batch: int) -> Target:
@@ -103,33 +85,33 @@ class DeltaTables:
     def committed(self, table: Table) -> int:
         """Number of the last batch; -1: none."""
         opened = self._log(table)
-        return -1 if opened is None else opened.last()
+        return -1 if opened is None else opened.batch
 
     def last(self, table: Table) -> tuple[int, int | None]:
         """Number of the last batch, and of the attempt that made it."""
         opened = self._log(table)
-        return (-1, None) if opened is None else (opened.last(), opened.log.transaction_version(ATTEMPT))
+        return (-1, None) if opened is None else (opened.batch, opened.log.transaction_version(ATTEMPT))
 
     def commit(self, target: Target, files: Sequence[FileInfo], batch: int, attempt: int | None = None) -> bool:
         """Makes the files visible, and in the same transaction removes the rows that earlier batches left open. Returns
         False, with nothing done, if this batch was committed before."""
         table = target.table
         opened = self.create(table)
-        if opened.last() >= batch:
+        if opened.batch >= batch:
             return False
-        replaced = [f for f in _infos(opened.log) if ("open", "true") in f.partition] if "open" in table.by else []
+        replaces = "open" in table.by
         done = [Transaction(APP, batch), *([] if attempt is None else [Transaction(ATTEMPT, attempt)])]
         try:
             opened.log.create_write_transaction(
-                _actions(files, replaced),
-                mode="append",
+                _added(files),
+                mode="overwrite" if replaces else "append",
                 schema=opened.log.schema(),
                 partition_by=list(table.by),
+                partition_filters=[("open", "=", "true")] if replaces else None,
                 commit_properties=CommitProperties(app_transactions=done),
             )
         except CommitFailedError:
-            opened.log.update_incremental()
-            if opened.last() < batch:
+            if self.committed(table) < batch:
                 raise
             return False
         return True
@@ -137,8 +119,8 @@ class DeltaTables:
     def compact(self, table: Table, upto: int, full_bytes: int) -> tuple[int, int]:
         """Put small files together; returns how many became how many. Nothing is done while there are files of later
         batches than `upto`, which somebody has to find by their number. Open rows go soon, so they stay as they are."""
-        log = _open(self.folder(table))
-        if log is None or any((batch_of(f.path) or 0) > upto for f in _infos(log)):
+        log = _open(folder := self.folder(table))
+        if log is None or any((batch_of(f.path) or 0) > upto for f in placed(folder, log)):
             return 0, 0
         _complete(log, table)  # compaction keeps only the columns that the log has
         try:
@@ -181,10 +163,9 @@ def _missing(log: DeltaTable, table: Table) -> list[Any]:
     return [f.with_nullable(True) for f in together if f.name not in known.names or f.type != known.field(f.name).type]
 
 
-def _actions(files: Sequence[FileInfo], replaced: Sequence[FileInfo]) -> list[Any]:
+def _added(files: Sequence[FileInfo]) -> list[Any]:
     now = int(time.time() * 1000)
-    added = [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
-    return [*added, *(RemoveAction(f.path, True, now, f.size, dict(f.partition)) for f in replaced)]
+    return [AddAction(quote(f.path, safe="/="), f.size, dict(f.partition), now, True, f.stats) for f in files]
 
 
 def delta_files(folder: Folder) -> list[FileInfo]:
@@ -194,18 +175,14 @@ def delta_files(folder: Folder) -> list[FileInfo]:
 
 
 def placed(folder: Folder, log: DeltaTable) -> list[FileInfo]:
-    """The files that count, with paths that can be opened."""
-    return [replace(f, path=str(folder / unquote(f.path))) for f in _infos(log)]
-
-
-def _infos(log: DeltaTable) -> list[FileInfo]:
-    """With paths as the log has them."""
+    """Returns the files that count, with paths that can be opened."""
     by = log.metadata().partition_columns
     rows = pa.table(log.get_add_actions(flatten=True)).to_pylist()
     infos = []
     for row in sorted(rows, key=lambda r: str(r["path"])):
+        path = str(folder / unquote(row["path"]))
         partition = tuple((n, partition_text(row.get(f"partition.{n}"))) for n in by)
-        infos.append(FileInfo(str(row["path"]), row["size_bytes"], row.get("num_records") or 0, partition, ""))
+        infos.append(FileInfo(path, row["size_bytes"], row.get("num_records") or 0, partition, ""))
     return infos
 
 
@@ -218,6 +195,11 @@ def _made(folder: Folder, version: int) -> int | None:
         return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
     except OSError:  # another error than a missing entry is raised when the table is opened
         return None
+
+
+def _opened(folder: Folder, log: DeltaTable) -> _Opened:
+    batch = log.transaction_version(APP)
+    return _Opened(log, _made(folder, log.version()), -1 if batch is None else batch)
 
 
 def _open(folder: Folder) -> DeltaTable | None:

@@ -87,10 +87,6 @@ class Lake(DeltaTables):
         except OSError as exc:
             raise AuditError(f"{self.base} cannot be made: {exc.strerror or exc}") from exc
 
-    def identity(self) -> str:
-        """Returns the identity of the lake's topic by its last batch; "" if that is unknown."""
-        return self.batch(self.last_batch()).identity
-
     # ---- batches ------------------------------------------------------------------------------------------
     @property
     def records(self) -> Folder:
@@ -108,9 +104,9 @@ class Lake(DeltaTables):
         """Number of the last batch that is done in all tables of bronze and silver; -1: none."""
         return max((int(p.stem) for p in self.records.glob("*.json") if p.stem.isdigit()), default=-1)
 
-    def batch(self, number: int) -> Batch:
-        """Returns the done batch of that number; NOTHING if there is none."""
-        path = self.record(number)
+    def batch(self, number: int | None = None) -> Batch:
+        """Returns the done batch of that number, or the last one; NOTHING if there is none."""
+        path = self.record(self.last_batch() if number is None else number)
         return msgspec.convert(read_json(path), Batch, strict=False) if path.is_file() else NOTHING
 
     def batches(self) -> list[Batch]:

@@ -12,10 +12,9 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,42 +30,26 @@ REFUSED = "%#?\\"
 """Characters that no lake's folder has: delta-rs decodes `%`, and tools that take URIs end a path at `#` or `?`."""
 
 
-@dataclass(frozen=True)
-class ObjectFolder:
-    """A file or a folder of an object store, with the methods of `pathlib.Path` that a lake needs."""
-
-    uri: str
+class ObjectFolder(PurePosixPath):
+    """A file or a folder of an object store by its URI, with the methods of `Path` that a lake needs."""
 
     def __str__(self) -> str:
-        return self.uri
-
-    __fspath__ = __str__
-
-    @property
-    def name(self) -> str:
-        return self.uri.rsplit("/", 1)[-1]
-
-    @property
-    def stem(self) -> str:
-        return self.name.rpartition(".")[0] or self.name
-
-    def __truediv__(self, name: str) -> ObjectFolder:
-        return ObjectFolder(f"{self.uri.rstrip('/')}/{name}")
+        return super().__str__().replace(":/", "://", 1)
 
     def is_file(self) -> bool:
-        store, path = file_system(self.uri)
+        store, path = file_system(self)
         return bool(store.get_file_info(path).type == pafs.FileType.File)
 
     def is_dir(self) -> bool:
-        return bool(self._below())
+        return any(self.glob("*"))
 
     def read_text(self) -> str:
-        store, path = file_system(self.uri)
+        store, path = file_system(self)
         with store.open_input_stream(path) as f:
             return bytes(f.read()).decode()
 
     def write_text(self, text: str) -> None:
-        store, path = file_system(self.uri)
+        store, path = file_system(self)
         content = text.encode()
         # Only from its buffer Arrow gives a file of Python bytes, which is all that delta-rs takes.
         with store.open_output_stream(path, buffer_size=len(content) + 1) as f:
@@ -74,19 +57,16 @@ class ObjectFolder:
 
     def glob(self, pattern: str) -> Iterator[ObjectFolder]:
         """Yields this folder's entries that match. A store has no folders, only names with slashes."""
-        above = f"{file_system(self.uri)[1]}/"
-        names = {str(info.path).removeprefix(above).split("/")[0] for info in self._below()}
+        store, path = file_system(self)
+        infos = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+        files = (str(info.path) for info in infos if info.type == pafs.FileType.File)
+        names = {file.removeprefix(f"{path}/").split("/")[0] for file in files}
         yield from (self / name for name in sorted(names) if fnmatch(name, pattern))
 
     def unlink(self, missing_ok: bool = False) -> None:
-        store, path = file_system(self.uri)
+        store, path = file_system(self)
         if not missing_ok or self.is_file():
             store.delete_file(path)
-
-    def _below(self) -> list[Any]:
-        store, path = file_system(self.uri)
-        infos: list[Any] = store.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-        return [info for info in infos if info.type == pafs.FileType.File]
 
 
 Folder = Path | ObjectFolder
@@ -116,7 +96,7 @@ def folder_at(uri: str) -> Folder:
     scheme = URI.match(text)
     if scheme is not None and not (scheme[1] in SCHEMES and urlsplit(text).netloc):
         raise AuditError(f"{uri!r} is no folder of a lake: {FORMS}")
-    folder = Path(text).absolute() if scheme is None else ObjectFolder(text.rstrip("/"))
+    folder = Path(text).absolute() if scheme is None else ObjectFolder(text)
     if set(REFUSED) & set(str(folder)):
         raise AuditError(f"{folder} is no folder of a lake: its path must have none of {' '.join(REFUSED)}")
     return folder

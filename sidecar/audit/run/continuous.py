@@ -107,30 +107,21 @@ class Continuous:
         AuditError, because nothing has worked so far; later ones are tried again."""
         if 0 <= self.lake.last_batch() == self.lake.done(GOLD.values()):
             self._baseline = self._judge()
-        self._wait_for_topic()
+        waited = False
         while not self.stopped.is_set():
             try:
                 self._once()
             except (AuditError, OSError) as exc:  # such as a lake on a full disk
-                if isinstance(exc, Refused) or not self._worked:
+                waits = isinstance(exc, NoTopic) and not self._worked  # a sidecar that starts later may create it
+                if isinstance(exc, Refused) or not (waits or self._worked):
                     raise
                 self.metrics.set(up=0)
-                self.say(f"{exc} It is tried again in {self.every_s:g} s.")
-                self.stopped.wait(self.every_s)
-
-    def _wait_for_topic(self) -> None:
-        """Waits until the topic exists: a sidecar creates it when it starts, which may be later than this."""
-        reported = False
-        while not self.stopped.is_set():
-            try:
-                open_source(self.source, self.options).bounds()
-                return
-            except NoTopic as exc:
-                self.metrics.set(up=0)
-                if not reported:
+                if not waits:
+                    self.say(f"{exc} It is tried again in {self.every_s:g} s.")
+                elif not waited:
                     self.say(f"{exc}; this waits until it is there")
-                reported = True
-                self.stopped.wait(min(TOPIC_WAIT_S, self.every_s))
+                waited = waits
+                self.stopped.wait(min(TOPIC_WAIT_S, self.every_s) if waits else self.every_s)
 
     def _once(self) -> None:
         """Runs one batch, and waits for the rest of the interval unless `max_records` left some."""
@@ -175,7 +166,7 @@ class Continuous:
         source = open_source(self.source, self.options)
         if not isinstance(source, KafkaSource):
             return []
-        measured = lags(source, self.lake.batch(self.lake.last_batch()).position)
+        measured = lags(source, self.lake.batch().position)
         for lag in measured:
             self.metrics.set_lag(lag)
         self.metrics.set(lost_records=self._lost() + sum(lag.lost for lag in measured))

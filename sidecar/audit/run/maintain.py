@@ -9,19 +9,16 @@ Spark.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import asdict, dataclass, replace
 
 from sidecar.audit.lake.lake import RETENTION_HOURS, Lake
-from sidecar.audit.lake.storage import put_json, read_json
+from sidecar.audit.lake.storage import put_json
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import BRONZE, SILVER_TABLES
 
 TABLES = (BRONZE, *SILVER_TABLES.values(), *GOLD.values())
 FULL_BYTES = 64 << 20
 """A file of this size is left as it is, and files are put together up to it."""
-PACKED = ("number", "source", "identity", "incarnation", "done_ms", "ranges", "lost", "counts")
-"""Fields of a past batch's record that are kept: all but those that only the next batch needed."""
 
 
 @dataclass
@@ -58,8 +55,8 @@ def maintain(lake: Lake, hours: int = RETENTION_HOURS) -> Maintained:
 
 
 def _pack_records(lake: Lake, below: int) -> int:
-    """Puts the records of batches below this number into one file, and removes those of attempts. The last two stay:
-    of them the next batch is made.
+    """Puts the records of batches below this number into one file, without what only the next batch needs, and removes
+    those of attempts. The last two stay: of them the next batch is made.
 
     The file has a name of its own, and only what went into it is removed. So two may do this at once: a record may be
     in two files, and is always in one."""
@@ -67,11 +64,10 @@ def _pack_records(lake: Lake, below: int) -> int:
     own, packed = [p for p in old if p.stem.isdigit()], lake.packed
     if own or len(packed) > 1:
         try:
-            records = [*map(read_json, own), *chain.from_iterable(map(read_json, packed))]
+            kept = [asdict(replace(b, position={}, claims={}, schemas={})) for b in lake.batches() if b.number < below]
         except FileNotFoundError:  # another maintenance was faster
             return 0
-        kept = {record["number"]: {name: record[name] for name in PACKED} for record in records}
-        put_json(lake.records / f"packed-{uuid.uuid4().hex[:12]}.json", [kept[n] for n in sorted(kept)])
+        put_json(lake.records / f"packed-{uuid.uuid4().hex[:12]}.json", kept)
         old += packed
     for path in old:
         path.unlink(missing_ok=True)

@@ -25,7 +25,6 @@ from sidecar.audit.lake.spark_tasks import falling, numbered, parallelism
 from sidecar.audit.lake.storage import Folder, put_json, read_json, remove_all
 from sidecar.audit.run.gold_input import GoldInput, anew, gold_input
 from sidecar.audit.tables.gold import GOLD
-from sidecar.audit.tables.layers import BRONZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,11 +50,9 @@ def audit(
     return replace(batch, new=batch.new or made > 0)
 
 
-def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> int:
-    """Returns about how many records `audit` would process; 0 if everything is up to date. Needs no Spark. Raises
-    AuditError."""
-    behind = lake.done(GOLD.values()) < lake.last_batch()
-    return waiting(source, lake, options) + (sum(f.rows for f in lake.files(BRONZE)) if behind else 0)
+def to_do(source: str, lake: Lake, options: Mapping[str, str] | None = None) -> bool:
+    """Returns whether anything is not up to date. Needs no Spark. Raises AuditError."""
+    return waiting(source, lake, options) or lake.done(GOLD.values()) < lake.last_batch()
 
 
 def make_gold(
@@ -84,10 +81,11 @@ def _left(lake: Lake, batch: int) -> Folder:
 
 def _batch(spark: SparkSession, lake: Lake, part: GoldInput, options: Mapping[str, str]) -> None:
     n, silver = part.batch, part.silver
-    carried = {} if part.first else _carried(lake, n - 1)
+    first = lake.done(GOLD.values()) < 0
+    carried = {} if first else _carried(lake, n - 1)
     left = _left(lake, n)
     # A listing of another version may be there, and another run may do the same: its files stay, as it may name them.
-    anew = part.first and all(lake.committed(table) < 0 for table in GOLD.values())
+    anew = first and all(lake.committed(table) < 0 for table in GOLD.values())
     gold = [lake.target(table, n) for table in GOLD.values() if lake.committed(table) < n]
     targets = {f"gold.{t.table.name}": t for t in gold}
     targets |= {f"carried.{name}": Target(t, str(left / "carried" / name), "") for name, t in CARRIED.items()}

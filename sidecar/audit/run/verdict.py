@@ -96,7 +96,6 @@ def verdict(lake: Lake) -> Verdict:
     covered = lake.read_arrow(GOLD["coverage"]).to_pylist()
     back = lake.read_arrow(GOLD["rebalances"], ["grade"], pc.field("went_back")).column("grade").to_pylist()
     partitions = {c["state_partition"] for c in covered if c["scope"] == "partition"}
-    positions = lake.batch(lake.last_batch()).position
     return Verdict(
         proven=overlaps.count("proven"),
         possible=overlaps.count("possible"),
@@ -104,7 +103,7 @@ def verdict(lake: Lake) -> Verdict:
         went_back=back.count("proven"),
         unreadable=sum(f.rows for f in lake.files(GOLD["unreadable"])),
         completeness=combined(completeness(c) for c in covered if c["scope"] == "partition"),
-        unknown=len(positions.keys() - partitions),
+        unknown=len(lake.batch().position.keys() - partitions),
         gold_batch=gold_batch,
         last_batch=lake.committed(BRONZE),
         groups=len({c["group_id"] for c in covered if c["scope"] == "group" and c["group_id"]}),

@@ -38,8 +38,8 @@ def lags(topic: KafkaSource, position: Mapping[int, int], now_ms: int | None = N
     """Returns the lag of each partition. `position`: next offset that the lake needs; a partition that is missing has
     not begun."""
     now = int(time.time() * 1000) if now_ms is None else now_ms
+    bounds = topic.bounds()  # raises NoTopic
     allowed = int(topic.setting(COMPACTION_LAG) or 0)
-    bounds = topic.bounds()
     ahead = {p: (max(low, position.get(p, low)), high) for p, (low, high) in bounds.items()}
     first = topic.first_times({p: (at, high) for p, (at, high) in ahead.items() if at < high})
     measured = []

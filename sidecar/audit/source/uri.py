@@ -103,7 +103,7 @@ class CopySource:
         return str(self.folder) if is_remote(self.folder) else f"{self.scheme}://{self.folder}"
 
     def identity(self) -> str:
-        return Lake.at(self.folder).identity() if is_lake(self.folder) else ""
+        return Lake.at(self.folder).batch().identity if is_lake(self.folder) else ""
 
     def files(self) -> Iterator[tuple[FileInfo, list[Ranges]]]:
         """Yields the files that can have a record of these days and groups, with the bounds of their row groups. Raises

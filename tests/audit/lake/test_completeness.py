@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from sidecar.audit.ask import query
-from sidecar.audit.ingest.batch import last_batch
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.page import view
 from sidecar.audit.run import pipeline
@@ -62,7 +61,7 @@ def test_a_state_partition_whose_records_are_all_gone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(DumpSource, "bounds", lambda self: known(self) | {1: (500, 500), 2: (0, 0)})
     report = filled(tmp_path, (0, ENTRIES))
     assert report.code == 4 and "Of 1 state partitions no record was there" in report.text
-    assert last_batch(Lake.at(tmp_path / "lake")).position.keys() == {0, 1}
+    assert Lake.at(tmp_path / "lake").batch().position.keys() == {0, 1}
 
 
 def test_a_log_of_which_everything_is_there(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_what_was_gone_is_told_even_if_nothing_came_after_it(tmp_path: Path, mon
         batch = pipeline.audit(SPARK, uri, lake)
         assert (batch.new, batch.records, batch.lost, batch.position) == (True, 0, {0: (len(ENTRIES), end)}, {0: end})
         assert pipeline.to_do(uri, lake) == 0 and pipeline.audit(SPARK, uri, lake).number == 1, "it is reported once"
-    assert last_batch(lake).number == 1
+    assert lake.batch().number == 1
     report = LakeReport(lake)
     assert report.code == 4 and report.verdict.completeness.lost == 70
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sidecar.audit.errors import AuditError, Refused
-from sidecar.audit.ingest.batch import ingest, last_batch
+from sidecar.audit.ingest.batch import ingest
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.spark_tasks import numbered
 from sidecar.audit.run.continuous import PREFIX, Continuous, Metrics
@@ -51,7 +51,7 @@ def test_what_passes_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
 
     job.say = on_line
     job.run()
-    assert last_batch(Lake.at(tmp_path / "lake")).position == {0: 200}
+    assert Lake.at(tmp_path / "lake").batch().position == {0: 200}
     assert any("b.jsonl, line 1" in text for text in said)
     assert job.metrics.registry.get_sample_value("group_state_audit_records") == 200
     assert job.metrics.registry.get_sample_value("group_state_audit_up") == 1
@@ -78,7 +78,7 @@ def test_a_lake_that_cannot_be_written_is_tried_again(spark: SparkSession, tmp_p
 
     job.say = on_line
     job.run()
-    assert ok == [0] and last_batch(Lake.at(lake)).position == {0: 60}
+    assert ok == [0] and Lake.at(lake).batch().position == {0: 60}
 
 
 def no_room(numbers: Iterator[int]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def lake(tmp_path: Path, without_spark: None) -> Lake:
 def test_a_record_of_a_batch_that_is_damaged(lake: Lake) -> None:
     Path(lake.record(0)).write_text('{"number": 0')
     with pytest.raises(AuditError, match=r"00000000\.json is damaged .* backup"):
-        lake.identity()
+        lake.batch()
 
 
 def test_a_file_of_a_table_that_is_gone(lake: Lake) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.audit.ask import query
 from sidecar.audit.errors import Refused
-from sidecar.audit.ingest.batch import ingest, last_batch, waiting
+from sidecar.audit.ingest.batch import ingest, waiting
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.source.uri import open_source
 from sidecar.state.codec import Encoded
@@ -32,7 +32,7 @@ def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: T
     uri, entries, lake = topics.create("identity", 1), log(61, 120), Lake.at(tmp_path / "lake")
     topics.write("identity", {0: entries[:60]})
     ingest(SPARK, uri, lake)
-    known = last_batch(lake).identity
+    known = lake.batch().identity
     assert known == open_source(uri).identity() != ""
     file = dumped(tmp_path / "all.jsonl", entries)
     assert open_source(file).identity() == ""
@@ -50,16 +50,16 @@ def test_a_dump_in_between_does_not_hide_that_the_topic_was_re_created(topics: T
     anew = Lake.at(lake.base)
     with pytest.raises(Refused, match=r"of partition 0 is another than the lake's. Give it a lake of its own"):
         ingest(SPARK, file, anew, ANEW)
-    assert last_batch(anew).identity == done.identity
+    assert anew.batch().identity == done.identity
     assert [r["identity"] for r in query.ask(anew, "select identity from runs")] == [done.identity]
-    assert Lake.at(lake.base, incarnation=0).identity() == known
+    assert Lake.at(lake.base, incarnation=0).batch().identity == known
 
 
 @pytest.mark.tier("all")
 def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: Path) -> None:
     entries, lake = log(63, 100), Lake.at(tmp_path / "lake")
     ingest(SPARK, dumped(tmp_path / "all.jsonl", entries), lake)
-    assert lake.identity() == "" and [r["identity"] for r in query.ask(lake, "select identity from runs")] == [""]
+    assert lake.batch().identity == "" and [r["identity"] for r in query.ask(lake, "select identity from runs")] == [""]
     assert open_source(f"delta://{lake.base}").identity() == "", "nor has a copy of it"
 
     uri = topics.create("shorter", 1)
@@ -74,7 +74,7 @@ def test_a_lake_of_a_dump_has_no_topic_until_one_fits(topics: Topics, tmp_path: 
     uri = topics.create("fits", 1)
     topics.write("fits", {0: [*entries, *log(64, 20)]})
     assert ingest(SPARK, uri, lake).records == 20
-    assert lake.identity() == open_source(uri).identity() != ""
+    assert lake.batch().identity == open_source(uri).identity() != ""
     other = topics.create("other", 1)
     topics.write("other", {0: log(65, 300)})
     with pytest.raises(Refused, match="re-created"):
@@ -112,7 +112,7 @@ def test_only_records_that_both_have_tell_of_another_topic(tmp_path: Path) -> No
     for name, kept in (("some", range(0, 80, 2)), ("others", range(1, 90, 3)), ("none", range(90, 100))):
         dump([rows.take(list(kept))], tmp_path / f"{name}.jsonl")
         ingest(SPARK, f"file://{tmp_path / name}.jsonl", lake)
-    assert last_batch(lake).position == {0: 100}
+    assert lake.batch().position == {0: 100}
     changed = [*entries[:99], log(68, 100)[99]]
     assert changed[99] != entries[99]
     with pytest.raises(Refused, match=r"the record at offset 99 of partition 0 is another"):
