@@ -70,11 +70,9 @@ def _records(b: Batch) -> Frame:
     """Returns the valid records of all keys that have lives, without their payload, and the open lives of the last
     batch."""
     was = b.was["lives"]
-    acc = "from_not_before_offset, from_exact, unseen"
     selects = [
-        f"""select {GROUP}, kind, key_id, state, last_offset as offset, from_rec as rec, from_why as why,
-            last_revision as revision, false as deleted, true as carried, struct_pack({acc}) as acc, unnest(payload)
-            from {was}"""
+        f"""select * exclude (payload), last_offset as offset, from_rec as rec, from_why as why,
+            last_revision as revision, false as deleted, true as carried, unnest(payload) from {was}"""
     ]
     for of in LIVES:
         if of.table in b.silver:

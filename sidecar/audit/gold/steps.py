@@ -185,37 +185,32 @@ def unreadable(corrupt: Frame, was: Frame) -> Frame:
 
 
 KEY = f"{OF_KIND}, key_id"
-BEGIN = "offset, carried, acc, rec, why, adjacent, b_live, b_offset"
 
 
 def lives(rows: Frame) -> Frame:
     """Returns the lives of keys: from a value to the key's tombstone, or to a value with another `state`.
 
     `rows`: state_partition, group_id, kind, key_id, state, offset, rec, why, revision, deleted, payload (of which the
-    last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
+    last counts), whole_from, carried, and of carried rows from_exact, from_not_before_offset and unseen so far."""
     chain = rows.query(f"""with a as (select *, {BEFORE}, lag(state) over w as b_state
                 from {rows} window w as (partition by {KEY} {ORDER})),
-            b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
-                not deleted and (not b_live or state is distinct from b_state) as begins from a),
+            b as (select *, not deleted and (not b_live or state is distinct from b_state) as begins,
+                case when carried then unseen when begins then 0 else {MISSING} end as missing,
+                case when carried then from_exact else {adjacent("b_offset")} end as exact,
+                case when carried then from_not_before_offset when exact then offset - 1 when b_live then b_offset end
+                    as not_before from a),
             c as (select *, last_value(case when begins then offset end ignore nulls) over w as no,
-                lead(deleted or begins) over w as n_ends,
-                lead(struct_pack(rec, why, adjacent)) over w as next
+                lead(deleted or begins) over w as n_ends, lead(struct_pack(rec, why, exact, not_before)) over w as next
                 from b window w as (partition by {KEY} {ORDER}))
             select * from c where not deleted""")
-    return chain.query(f"""with a as (select {KEY}, no,
-                arg_min(struct_pack({BEGIN}), offset) as f,
+    return chain.query(f"""with a as (select {KEY}, no, arg_min(struct_pack(rec, why, exact, not_before), offset) as f,
                 arg_max(struct_pack(offset, payload, revision, state), offset) as l,
-                any_value(struct_pack(next, last_offset := offset)) filter (where n_ends) as e,
-                sum(case when begins then 0 else missing end)::bigint as unseen
-                from {chain} group by {KEY}, no),
-            b as (select *, case when f.carried then struct_update(f.acc, unseen := f.acc.unseen + a.unseen) else
-                struct_pack(from_not_before_offset := case when f.adjacent then f.offset - 1
-                when f.b_live then f.b_offset end, from_exact := f.adjacent, unseen := a.unseen) end as g from a)
+                any_value(next) filter (where n_ends) as e, sum(missing)::bigint as unseen
+                from {chain} group by {KEY}, no)
             select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload,
-                f.rec as from_rec, f.why as from_why, unnest(g),
-                e.next.rec as to_rec, e.next.why as to_why, e.next.adjacent as to_exact,
-                case when e.next.adjacent then e.next.rec.offset - 1 else e.last_offset end as to_not_before_offset,
-                e is null as open from b""")
+                f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
+                unseen, e.rec as to_rec, e.why as to_why, e.not_before as to_not_before_offset, e.exact as to_exact,
+                e is null as open from a""")
 
 
 def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
