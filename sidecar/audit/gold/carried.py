@@ -34,7 +34,7 @@ def _struct(names: str, **others: Any) -> Any:
 _BEGAN, _WHO = _struct("rec why"), _struct("rec member_id what")
 _TARGET = _struct("rec assignor moved since")
 _HEAD = _struct("epoch revision anew back began member_id cause members target", began=_BEGAN, target=_TARGET)
-_P_WHO = _struct("offset w", w=_WHO)
+_P_WHO = _struct("began w", began=_BEGAN, w=_WHO)
 _TYPES |= {
     "c": _struct("reach from_offset member_id rec"),
     "o": _struct("reach from_offset member_id rec"),
@@ -44,7 +44,6 @@ _TYPES |= {
 }
 _OTHERS = {
     "assignments": {"assigned": NAMED},
-    "classic_states": {"acc": _struct("generation began head", began=_BEGAN)},
     "intervals": {"f": _struct("rec why not_before exact epoch topic")},
     "rebalances": {"acc": _struct("head_offset there head live who p_who done", head=_HEAD, who=_WHO, p_who=_P_WHO)},
 }
@@ -107,7 +106,7 @@ _COLUMNS = {
     # Where the last target of each group was complete, or removed.
     "complete_targets": f"{_KIND_OF_GROUP} offset",
     # The last state of each classic group.
-    "classic_states": f"{_GROUP} offset state acc",
+    "classic_states": f"{_GROUP} offset state generation",
     # The last epoch of each group, and how far it has come.
     "rebalances": f"{_KIND_OF_GROUP} acc",
 }

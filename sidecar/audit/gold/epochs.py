@@ -75,7 +75,7 @@ def _detailed(few: Frame, details: Frame) -> Frame:
                     what := case when not there then 'left' when b_there then 'changed' else 'joined' end)
                     end ignore nulls) over w as who
                 from a window w as (partition by g order by nth rows between unbounded preceding and current row))
-            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(offset, w := who) end
+            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(began, w := who) end
                     ignore nulls) over w as p_who,
                 lag(case when heads or type = 'w' then struct_pack(there,
                     at := case type when 'w' then acc.head_offset else offset end) end ignore nulls) over w as former
@@ -88,10 +88,14 @@ HEAD = """struct_pack(epoch, revision, anew, back := coalesce(not anew and epoch
 
 
 def _began(few: Frame, groups: Frame) -> Frame:
-    """Returns the records that began epochs, with the member that caused each."""
-    return few.query(f"""with a as (select * replace (coalesce(acc.head.revision, revision) as revision),
-                    case when p_who.offset = began.rec.offset and kind = 'classic' then p_who.w else who end as m
+    """Returns the records that began epochs, with the member that caused each. A generation that was prepared began
+    with the record that says so."""
+    prepared = "kind = 'classic' and p_who.began.rec.offset > coalesce(former.at, -1)"
+    return few.query(f"""with p as (select *, coalesce({prepared}, false) as prepared
                 from {few} join {groups} using (g) where heads),
+            a as (select * replace (coalesce(acc.head.revision, revision) as revision,
+                    case when prepared then p_who.began else began end as began),
+                    case when prepared then p_who.w else who end as m from p),
             b as (select *, not coalesce(former.there, false) or coalesce(revision <= lag(revision) over w, false)
                     as anew, lag(epoch) over w as former_epoch,
                 coalesce(m.rec.written_ms = began.rec.written_ms and m.rec.offset > coalesce(former.at, -1), false)

@@ -110,44 +110,30 @@ def _changes(b: Batch) -> Frame:
 
 def _classic_steps(b: Batch, events: Frame) -> Frame | None:
     """Returns the steps of classic groups. A generation begins with the record that ends the join phase; its rebalance,
-    with the PreparingRebalance before. `events`: of holdings; those of a record tell how many partitions it moves."""
+    with the PreparingRebalance before (epochs.py). `events`: of holdings; those of a record tell how many partitions it
+    moves."""
     if b.idle(("classic_groups",), ("classic_states",)):
         return None
     moved = f"""select {GROUP}, offset, count(*) as moved from {events} where kind = 'classic' and type = 'a'
         group by all"""
     rows = b.db.query(f"""
-        select {GROUP}, offset, rec, why, deleted, state, generation, assigned_generation, protocol, revision
-            from {b.valid("classic_groups")}
-            union all by name select *, false as deleted from {b.was["classic_states"]}""")
-    chain = rows.query(f"""with a as (select *, coalesce(state = 'PreparingRebalance', false) as prepares,
-                {BEGUN} as begun, lag(state) over w as b_state
-                from {rows} window w as (partition by {GROUP} {ORDER})),
-            b as (select *, prepares and acc is null and b_state is distinct from 'PreparingRebalance' as begins,
-                last_value(case when acc is not null then struct_pack(e := acc.generation)
-                    when deleted then struct_pack(e := null::int)
+        select {GROUP}, offset, rec, why, deleted, state, generation, assigned_generation, protocol, revision,
+            false as carried from {b.valid("classic_groups")}
+            union all by name select *, false as deleted, true as carried from {b.was["classic_states"]}""")
+    chain = rows.query(f"""with a as (select *, lag(state) over w as b_state, lead(1) over w is null as latest,
+                not carried and coalesce(state = 'PreparingRebalance', false) as prepares
+                from {rows} window w as (partition by {GROUP} {ORDER}))
+            select *, prepares and b_state is distinct from 'PreparingRebalance' as begins,
+                last_value(case when deleted then struct_pack(e := null::int)
                     when not prepares then struct_pack(e := generation) end ignore nulls) over earlier as former
-                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})),
-            c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation
-                    as turns from b)
-            select *, last_value(case when acc is not null then acc.began when begins then begun end
-                ignore nulls) over w as prep,
-                max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
-                max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
-                    as b_head, lead(1) over w is null as latest
-                from c window w as (partition by {GROUP} {ORDER}),
-                    earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
-    left = chain.query(f"""
-        select {GROUP}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
-                then generation end, acc.generation, former.e), began := prep, head) as acc
-            from {chain} where latest and not deleted""")
-    b.carry("classic_states", left)
-    return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c
-                left join ({moved}) m using ({GROUP}, offset) where acc is null)
-            select {GROUP}, 'classic' as kind, offset, rec, type, not deleted as there,
-                generation as epoch, revision,
-                case when type = 'g' then case when prep.rec.offset > coalesce(b_head, -1) then prep
-                    else begun end end as began,
-                case when type = 't' then {AIM_OF_CLASSIC} end as target
+                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
+    left = chain.select("* replace (case when prepares then former.e else generation end as generation)")
+    b.carry("classic_states", left.where("latest and not deleted"))
+    return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved,
+                not deleted and not prepares and former.e is distinct from generation as turns from {chain} c
+                left join ({moved}) m using ({GROUP}, offset) where not carried)
+            select {GROUP}, 'classic' as kind, offset, rec, type, not deleted as there, generation as epoch, revision,
+                {BEGUN} as began, case when type = 't' then {AIM_OF_CLASSIC} end as target
             from (select *, unnest(list_filter([case when begins then 'p' end, case when turns or deleted then 'g' end,
                 case when state = 'Stable' and assigned_generation = generation then 't' end],
                 lambda x: x is not null)) as type from a)""")
