@@ -21,6 +21,9 @@ IN_ORDER = "order by phase, s_offset, member_id, asked desc"
 BEFORE = f"partition by p {IN_ORDER} {EARLIER}"
 """Window over all earlier beginnings at a place, first those that the last batch carried."""
 FROM = "struct_pack(rec, why, not_before, exact, epoch, topic)"
+INTERVAL = """*, f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
+    case when st.type = 'p' then st.rec end as revoking_from_rec, f.epoch as first_epoch"""
+"""Columns of an interval in the tables, from its beginning and its last state."""
 
 
 def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
@@ -33,7 +36,7 @@ def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
     stretches = _intervals(marked, was).computed()
     rows, before = _compared(_stretches(stretches, marked).computed(), doubtful, places)
     left = _longest(rows).computed()
-    intervals = _named(_as_intervals(stretches), known)
+    intervals = _named(stretches.select(INTERVAL), known)
     b.carry("intervals", intervals.where("open"))
     b.carry("doubtful", _named(_doubtful(rows, before), known))
     b.carry("places", _named(left, known))
@@ -77,14 +80,6 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
             from {begins} b
                 left join {between} i using (p, member_id, no)
                 left join (select * from {marked} where type = 'x') e using (p, member_id, no)""")
-
-
-def _as_intervals(stretches: Frame) -> Frame:
-    """Returns the intervals with the columns of the table."""
-    return stretches.select(
-        """*, f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
-            case when st.type = 'p' then st.rec end as revoking_from_rec, f.epoch as first_epoch"""
-    )
 
 
 def _stretches(intervals: Frame, marked: Frame) -> Frame:
