@@ -10,6 +10,7 @@ from sidecar.audit.gold.holdings import HOLDER
 from sidecar.audit.gold.kinds import MODERN
 from sidecar.audit.gold.steps import EARLIER, GROUP, OF_KIND, ORDER
 
+TIMES = "rec.ms as ms, rec.written_ms as written_ms"
 BEGUN = "struct_pack(rec, why)"
 AIM = "struct_pack(rec, assignor, moved, since)"
 AIM_OF_CLASSIC = "struct_pack(rec, assignor := protocol, moved, since := offset)"
@@ -152,8 +153,8 @@ def sequence(b: Batch, groups: Frame, events: Frame) -> tuple[Frame, Frame]:
     others = [f"select * from {f}" for f in (_targets(b), _classic_steps(b, events)) if f is not None]
     steps = b.db.query(" union all by name ".join((begun, *others))).computed()
     rows = b.db.query(f"""
-        select {OF_KIND}, offset, type, rec, there, reached as epoch, came, from_epoch, to_epoch, 1 as d from {line}
-            union all by name select {OF_KIND}, offset, type, rec, there, epoch, 0 as came from {steps}
+        select {OF_KIND}, offset, type, {TIMES}, there, reached as epoch, came, from_epoch, to_epoch, 1 as d from {line}
+            union all by name select {OF_KIND}, offset, type, {TIMES}, there, epoch, 0 as came from {steps}
             union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc.there as there, acc.head.epoch as epoch,
                 acc.live as came from {was}
             union all by name select {OF_KIND}, -2 as offset, 'r' as type, reached as to_epoch, count(*) as d
