@@ -36,8 +36,8 @@ _TARGET = _struct("rec assignor moved since")
 _HEAD = _struct("epoch revision anew back began member_id cause members target", began=_BEGAN, target=_TARGET)
 _P_WHO = _struct("began w", began=_BEGAN, w=_WHO)
 _TYPES |= {
-    "c": _struct("reach from_offset member_id rec"),
-    "o": _struct("reach from_offset member_id rec"),
+    "c": _struct("reach from_offset member_id ms written_ms"),
+    "o": _struct("reach from_offset member_id ms written_ms"),
     "payload": _struct("instance_id client_id client_host rack_id process_id keeper topic_names"),
     "said": many(_struct("topic partitions generation holder", partitions=many(INT))),
     "st": _struct("type rec"),

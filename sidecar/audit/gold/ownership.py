@@ -21,6 +21,7 @@ IN_ORDER = "order by phase, s_offset, member_id, asked desc"
 BEFORE = f"partition by p {IN_ORDER} {EARLIER}"
 """Window over all earlier beginnings at a place, first those that the last batch carried."""
 FROM = "struct_pack(rec, why, not_before, exact, epoch, topic)"
+END = "struct_pack(offset := {0}.reach, ms := {0}.ms, written_ms := {0}.written_ms)"
 INTERVAL = """*, f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
     case when st.type = 'p' then st.rec end as revoking_from_rec, f.epoch as first_epoch"""
 """Columns of an interval in the tables, from its beginning and its last state."""
@@ -103,7 +104,7 @@ def _stretches(intervals: Frame, marked: Frame) -> Frame:
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
     earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
-    of_end = "from_offset, member_id, rec := to_rec"
+    of_end = "from_offset, member_id, ms := to_rec.ms, written_ms := to_rec.written_ms"
     rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, rec, first, not_before,
                 case when carried then 0 else 2 end as phase, not carried as asked, struct_pack(reach, {of_end}) as c,
                 struct_pack(reach := coalesce(to_rec.offset, {EVER}), {of_end}) as o,
@@ -168,8 +169,8 @@ def _unowned(before: Frame, places: Frame) -> Frame:
     """Returns unowned time. It is proven only where everything is known (`owned`): otherwise a member without any
     record left may have had the place."""
     return before.query(f"""
-        select p, topic, po.member_id as former_member_id, po.rec as from_rec, member_id, rec as to_rec,
+        select p, topic, po.member_id as former_member_id, {END.format("po")} as from_rec, member_id, rec as to_rec,
                 case when not_before >= po.reach then not_before end as to_not_before_offset, false as open
                 from {before} where first and po.reach < s_offset
-            union all select p, topic, o.member_id, o.rec, null, null, null, true from {places}
+            union all select p, topic, o.member_id, {END.format("o")}, null, null, null, true from {places}
                 where not owned and o is not null""")
