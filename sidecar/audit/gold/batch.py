@@ -8,21 +8,19 @@ from sidecar.audit.gold.carried import CARRIED
 from sidecar.audit.gold.frames import Database, Frame, shape
 from sidecar.audit.gold.kinds import HEAD, MODERN, Modern
 from sidecar.audit.gold.steps import GROUP, bounded, chain, valid
-from sidecar.audit.tables.columns import Table
 from sidecar.audit.tables.gold import GOLD
 from sidecar.audit.tables.layers import SILVER_TABLES
 
 Frames = Mapping[str, Frame]
 GRADED = {
-    "holders": ("from_offset", "to_offset"),
+    "holders": ("from_rec.offset", "to_rec.offset"),
     "rebalances": ("since_offset", "until_offset"),
-    "share_coverage": ("from_offset", "to_offset"),
-    "share_initialised": ("since_offset", "offset"),
-    "streams_standby_coverage": ("from_offset", "to_offset"),
-    "unowned": ("from_offset", "to_offset"),
+    "share_coverage": ("from_rec.offset", "to_rec.offset"),
+    "share_initialised": ("since_offset", "rec.offset"),
+    "streams_standby_coverage": ("from_rec.offset", "to_rec.offset"),
+    "unowned": ("from_rec.offset", "to_rec.offset"),
 }
-"""Tables that tell of everybody in a group, and the columns of the offsets from which and up to which they do (null:
-until now)."""
+"""Tables that tell of everybody in a group, and the offsets from which and up to which they do (null: until now)."""
 OF_NEW_GROUPS = ("rebalances", "unowned")
 """Tables whose rows may be proven behind offsets that were never read: of a group that began there (epochs.births)."""
 
@@ -30,12 +28,12 @@ OF_NEW_GROUPS = ("rebalances", "unowned")
 class _Tables(dict[str, Frame]):
     """Tables by name. One that is not there is an empty one."""
 
-    def __init__(self, db: Database, known: Mapping[str, Table], frames: Frames) -> None:
+    def __init__(self, frames: Frames, empty: Callable[[str], Frame]) -> None:
         super().__init__(frames)
-        self.db, self.known = db, known
+        self.empty = empty
 
     def __missing__(self, name: str) -> Frame:
-        return self.db.empty(self.known[name])
+        return self.empty(name)
 
 
 class Batch:
@@ -52,8 +50,9 @@ class Batch:
 
     def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
         self.db = db
-        self.silver = _Tables(db, SILVER_TABLES, {name: bounded(frame, name) for name, frame in silver.items()})
-        self.was = _Tables(db, CARRIED, carried)
+        new = {name: bounded(frame, name) for name, frame in silver.items()}
+        self.silver = _Tables(new, lambda name: bounded(db.empty(SILVER_TABLES[name]), name))
+        self.was = _Tables(carried, lambda name: db.empty(CARRIED[name]))
         self.gold: dict[str, Frame] = {}
         """Rows that will never change, and the `open` ones, which those of the next batch replace."""
         self.carried: dict[str, Frame] = {}
@@ -113,7 +112,7 @@ class Batch:
         begin, end = GRADED[name]
         seen, born = f"(c.begin is null or r.{end} < c.begin)", ""
         if name in OF_NEW_GROUPS:
-            seen = "(c.begin is null or r.from_offset < c.begin or coalesce(r.from_offset >= b.offset, false))"
+            seen = "(c.begin is null or r.from_rec.offset < c.begin or coalesce(r.from_rec.offset >= b.offset, false))"
             born = f"left join {self.born} b using ({GROUP}, kind)"
         return rows.query(f"""
             select r.*, case when w.state_partition is not null and {seen}

@@ -39,7 +39,7 @@ def _line(b: Batch) -> Frame:
     """Returns all records of a group in one sequence. `n`: number of the group's own records so far; `life`: how often
     it was removed before; `g`: its last record before."""
     of_group = "revision, deleted, protocol_type, assigned_generation"
-    of_member = f"{MEMBER}, offset, log_ms, written_ms, why, whole_from"
+    of_member = f"{MEMBER}, offset, rec, why, whole_from"
     assignments, members, groups = (
         b.whole_of(b.valid(f"classic_{name}")) for name in ("assignments", "members", "groups")
     )
@@ -49,7 +49,7 @@ def _line(b: Batch) -> Frame:
             union all by name select {of_member}, deleted, false as is_group, false as waited from {members}
                 where deleted
             union all by name select *, '' as member_id, true as is_group from (
-                select {GROUP}, {of_group}, offset, log_ms, written_ms, why, whole_from from {groups}
+                select {GROUP}, {of_group}, offset, rec, why, whole_from from {groups}
                 union all by name select *, false as deleted from {b.was["assigned_groups"]})
             union all by name select *, false as deleted, false as is_group from {b.was["assignments"]}
                 where at_offset is not null or revision is distinct from {UNSURE}""")
@@ -75,8 +75,8 @@ def _counted(line: Frame, heads: Frame) -> Frame:
         with a as (select *, case when waits then h.protocol_type else g.protocol_type end as type,
                 lag(waits or waited, 1, false) over w as after_waiting,
                 sum(cast(not carried and not adjacent as int)) over w as breaks
-                from {chain} left join (select {GROUP}, n - 1 as n, struct_pack(offset, log_ms, written_ms, deleted,
-                    adjacent, protocol_type) as h from {heads}) using ({GROUP}, n)
+                from {chain} left join (select {GROUP}, n - 1 as n,
+                    struct_pack(offset, rec, deleted, adjacent, protocol_type) as h from {heads}) using ({GROUP}, n)
                 window w as (partition by {MEMBER}, life {ORDER})),
             b as (select *, case when carried then at_offset when not waits then offset
                     when final and not h.deleted then h.offset end as since,
@@ -94,13 +94,12 @@ def _events(counted: Frame, heads: Frame) -> Frame:
             from {counted} where since is not null
             window w as (partition by {MEMBER}, life order by since)""").computed()
     changes = chain.query(f"""with a as (select {MEMBER}, 'classic' as kind, since as offset,
-                case when waits then h.log_ms else log_ms end as log_ms,
-                case when waits then h.written_ms else written_ms end as written_ms, why,
+                case when waits then h.rec else rec end as rec, why,
                 coalesce(unbroken, false) as adjacent, case when not b_deleted then b_since end as b_offset, missing,
                 generation as epoch, case when not b_deleted then b_generation end as b_epoch, held as assigned,
                 case when not b_deleted then b_held end as b_assigned from {chain} where not carried
-            union all select c.state_partition, c.group_id, c.member_id, 'classic', h.offset, h.log_ms, h.written_ms,
-                h.why, coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
+            union all select c.state_partition, c.group_id, c.member_id, 'classic', h.offset, h.rec, h.why,
+                coalesce(c.since >= h.whole_from, false), c.since, 0, null, c.generation, null, c.held
                 from {chain} c join {heads} h using ({GROUP}, life) where h.deleted and c.latest and not c.deleted)
             select *, null::{PENDING} as pending, null::{PENDING} as b_pending from a""")
     return events(changes, "topic")
@@ -108,7 +107,7 @@ def _events(counted: Frame, heads: Frame) -> Frame:
 
 def _last(counted: Frame, heads: Frame) -> Frame:
     """Returns the carried assignments of groups that exist: those that count, and those after them."""
-    return counted.query(f"""select {MEMBER}, offset, log_ms, written_ms, why, revision, generation,
+    return counted.query(f"""select {MEMBER}, offset, rec, why, revision, generation,
                 case when since is null then assigned else held end as assigned, whole_from,
                 since as at_offset, waits or waited as waited
             from {counted} anti join (select * from {heads} where deleted) using ({GROUP}, life)

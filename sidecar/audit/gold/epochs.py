@@ -13,7 +13,6 @@ from sidecar.audit.gold.steps import OF_KIND
 
 NOT_YET = -1
 """No epoch, in columns where null means no row."""
-TIMES = "struct_pack(offset := {0}.offset, ms := {0}.ms, written_ms := {0}.written_ms)".format
 
 
 def epochs(b: Batch, rows: Frame, details: Frame) -> Frame:
@@ -39,7 +38,8 @@ def _counted(rows: Frame) -> Frame:
     all members have reached the epoch."""
     # Each change of the number of members in an epoch is a row of that epoch; a record of a member that reaches the
     # epoch it names is that row itself. `settled`: how many members have reached the epoch that the record names.
-    # Running sums are of doubles: those of integers have 128 bits and take twice the time.
+    # Running sums are of doubles: those of integers have 128 bits and take twice the time. A struct of the record's
+    # times would take a quarter more, so only the few records that are left get one.
     counts = "type in ('c', 'g') and epoch is not null"
     kept = "g, nth, type, offset, ms, written_ms, there, epoch, came"
     settled = rows.query(f"""with a as (select {kept}, epoch as at_epoch,
@@ -62,7 +62,7 @@ def _counted(rows: Frame) -> Frame:
             from {settled}
             window w as (partition by g order by nth rows between unbounded preceding and current row)""")
     return numbered.query(f"""
-        select * from (select *, coalesce(live > 0 and settled = live
+        select *, struct_pack(offset, ms, written_ms) as rec from (select *, coalesce(live > 0 and settled = live
                 and ((type = 'c' and epoch = now) or (type = 'g' and there)), false) as complete from {numbered})
             where heads or complete or latest or type in ('m', 'p', 't', 'w')""")
 
@@ -72,11 +72,11 @@ def _detailed(few: Frame, details: Frame) -> Frame:
     left; `p_who`: the last start of a classic group's rebalance, and the last such member before it; `former`: the
     epoch before, or that the last batch carried."""
     return few.query(f"""with a as (select * from {few} left join {details} using (g, nth, type)),
-            b as (select *, last_value(case type when 'w' then acc.who when 'm' then struct_pack(offset, written_ms,
-                    member_id, what := case when not there then 'left' when b_there then 'changed' else 'joined' end)
+            b as (select *, last_value(case type when 'w' then acc.who when 'm' then struct_pack(rec, member_id,
+                    what := case when not there then 'left' when b_there then 'changed' else 'joined' end)
                     end ignore nulls) over w as who
                 from a window w as (partition by g order by nth rows between unbounded preceding and current row))
-            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(offset, w := who) end
+            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(began, w := who) end
                     ignore nulls) over w as p_who,
                 lag(case when heads or type = 'w' then struct_pack(there,
                     at := case type when 'w' then acc.head_offset else offset end) end ignore nulls) over w as former
@@ -89,13 +89,18 @@ HEAD = """struct_pack(epoch, revision, anew, back := coalesce(not anew and epoch
 
 
 def _began(few: Frame, groups: Frame) -> Frame:
-    """Returns the records that began epochs, with the member that caused each."""
-    return few.query(f"""with a as (select * replace (coalesce(acc.head.revision, revision) as revision),
-                    case when p_who.offset = began.offset and kind = 'classic' then p_who.w else who end as m
+    """Returns the records that began epochs, with the member that caused each. A generation that was prepared began
+    with the record that says so."""
+    prepared = "kind = 'classic' and p_who.began.rec.offset > coalesce(former.at, -1)"
+    return few.query(f"""with p as (select *, coalesce({prepared}, false) as prepared
                 from {few} join {groups} using (g) where heads),
+            a as (select * replace (coalesce(acc.head.revision, revision) as revision,
+                    case when prepared then p_who.began else began end as began),
+                    case when prepared then p_who.w else who end as m from p),
             b as (select *, not coalesce(former.there, false) or coalesce(revision <= lag(revision) over w, false)
                     as anew, lag(epoch) over w as former_epoch,
-                coalesce(m.written_ms = began.written_ms and m.offset > coalesce(former.at, -1), false) as theirs
+                coalesce(m.rec.written_ms = began.rec.written_ms and m.rec.offset > coalesce(former.at, -1), false)
+                    as theirs
                 from a window w as (partition by g order by nth))
             select g, nth, struct_pack(offset, there, head := coalesce(acc.head, {HEAD}),
                 done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""")
@@ -108,15 +113,15 @@ def _grouped(few: Frame, began: Frame, groups: Frame) -> Frame:
                 min(nth) filter (where complete) as complete_at
             from {few} group by all""")
     return few.query(f"""
-        with a as (select m.*, b.h, t.target as t, case when c.nth is not null then {TIMES("c")} end as s,
-                lead(b.h.offset) over w as n_offset, lead(1) over w is null as latest
+        with a as (select m.*, b.h, t.target as t, c.rec as s, lead(b.h.offset) over w as n_offset,
+                lead(1) over w is null as latest
             from {marks} m left join {began} b on m.g = b.g and m.head_at = b.nth
                 left join {few} t on m.g = t.g and m.target_at = t.nth
                 left join {few} c on m.g = c.g and m.complete_at = c.nth
             window w as (partition by m.g order by m.head_at nulls first))
-            select {OF_KIND}, a.*, coalesce(h.head.target, t) as target, case when kind = 'classic' then
-                (case when t is not null then {TIMES("t")} end) else s end as done,
-            l.live, l.who, l.p_who, o.acc.head_offset as w_offset
+            select {OF_KIND}, a.*, coalesce(h.head.target, t) as target,
+                case when kind = 'classic' then t.rec else s end as done, l.live, l.who, l.p_who,
+                o.acc.head_offset as w_offset
             from a join {groups} n using (g)
             left join {few} l on a.latest and a.g = l.g and a.last_at = l.nth
             left join (select g, acc from {few} where type = 'w') o on a.g = o.g""")
@@ -127,12 +132,11 @@ def _as_rebalances(found: Frame) -> Frame:
         with a as (select {OF_KIND}, unnest(h.head), target as aim, done, n_offset,
                 n_offset is not null and done is null as superseded,
                 n_offset is null and done is null as open from {found} where h.there and not h.done)
-            select *, back as went_back, began.offset as from_offset, began.ms as from_ms,
-                began.written_ms as from_written_ms, began.why as why, aim.offset as target_offset,
-                aim.ms as target_ms, aim.written_ms as target_written_ms, aim.assignor as assignor,
-                aim.moved as partitions_moved, done.offset as settled_offset, done.ms as settled_ms,
-                done.written_ms as settled_written_ms, coalesce(done.offset, n_offset) as until_offset,
-                case when anew then began.offset else least(began.offset, aim.since) end as since_offset from a""")
+            select *, back as went_back, began.rec as from_rec, began.why as why, aim.rec as target_rec,
+                aim.assignor as assignor, aim.moved as partitions_moved, done as settled_rec,
+                coalesce(done.offset, n_offset) as until_offset,
+                case when anew then began.rec.offset else least(began.rec.offset, aim.since) end as since_offset
+            from a""")
 
 
 def _carried(found: Frame) -> Frame:
@@ -141,7 +145,7 @@ def _carried(found: Frame) -> Frame:
                 head := case when h.there then struct_update(h.head, target := target) end, live, who, p_who,
                 done := h.done or done is not null) as acc
             from {found} where latest and (h.there or live <> 0 or (kind = 'classic' and p_who is not null)
-                or who.offset > coalesce(h.at, w_offset, -1))""")
+                or who.rec.offset > coalesce(h.at, w_offset, -1))""")
 
 
 NEVER = 9223372036854775807
@@ -157,7 +161,7 @@ def births(b: Batch, groups: Frame) -> Frame:
     whether all have settled, is known only for a group that began later: its own record has revision 1, and the turn
     that wrote that record was read as a whole."""
     lost = b.cuts.query(f"select distinct state_partition from {b.cuts} where is_new and from_offset > 0")
-    records = f"""select {OF_KIND}, revision, deleted, offset, written_ms from {groups} union all by name
+    records = f"""select {OF_KIND}, revision, deleted, offset, rec from {groups} union all by name
         select *, 'classic' as kind from {b.valid("classic_groups")}"""
     return lost.query(f"""with old as (select {OF_KIND}, offset from {b.was["births"]}
                 where offset = {NEVER} or state_partition not in {lost}
@@ -167,6 +171,6 @@ def births(b: Batch, groups: Frame) -> Frame:
             last as (select state_partition, max(until_offset) as until_offset,
                 arg_max(written_ms, until_offset) as written_ms from {b.cuts} group by all),
             new as (select {OF_KIND}, offset from ({records}) r join last c using (state_partition)
-                where offset >= until_offset and r.written_ms <> c.written_ms and revision = 1 and not deleted)
+                where offset >= until_offset and r.rec.written_ms <> c.written_ms and revision = 1 and not deleted)
             select {OF_KIND}, case when max(offset) = {NEVER} then {NEVER} else min(offset) end as offset
             from (select * from old union all select * from new) group by all""").computed()

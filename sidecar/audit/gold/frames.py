@@ -121,11 +121,11 @@ def kinds(frame: Frame) -> set[str]:
 
 
 def shape(frame: Frame, table: Table) -> Frame:
-    """Returns the table's columns, with its types, in its order; each `..._time` is computed from its `..._ms`."""
+    """Returns the table's columns, with its types, in its order."""
     picked = (
-        f'make_timestamp("{c.name[:-4]}ms" * 1000) as "{c.name}"'
+        f'make_timestamp({c.value or f"{c.name[:-4]}ms"} * 1000) as "{c.name}"'
         if c.type == TIME
-        else f'cast("{c.name}" as {duck_type(c.type)}) as "{c.name}"'
+        else f'cast({c.value or c.name} as {duck_type(c.type)}) as "{c.name}"'
         for c in table.columns
     )
     return frame.select(", ".join(picked))

@@ -22,19 +22,15 @@ def holders(b: Batch, intervals: Frame) -> Frame:
     this batch or are open. The last batch's numbers count all that began until then."""
     was = b.was["holders"]
     counts = intervals.query(f"""
-        with a as (select {HELD}, i.topic, from_offset as n, from_ms as ms, from_written_ms as written_ms,
-                    1 as d from {intervals} i left join {was} w using ({HELD})
-                    where from_offset > coalesce(w.n, -1)
-                union all select {HELD}, topic, to_offset, to_ms, to_written_ms, -1 from {intervals}
-                    where not open
-                union all select {HELD}, topic, n, ms, written_ms, holders from {was}),
-            b as (select {HELD}, n, max(topic) as topic, any_value(ms) as ms, any_value(written_ms) as written_ms,
-                sum(d) as d from a group by {HELD}, n having sum(d) <> 0),
-            c as (select *, sum(d) over w as holders, lead(n) over w as to_offset, lead(ms) over w as to_ms,
-                lead(written_ms) over w as to_written_ms from b
-                window w as (partition by {HELD} order by n))
-            select *, n as from_offset, ms as from_ms, written_ms as from_written_ms, to_offset is null as open
-                from c where holders > 0""").computed()
+        with a as (select {HELD}, i.topic, i.from_rec as rec, 1 as d from {intervals} i left join {was} w using ({HELD})
+                    where i.from_rec.offset > coalesce(w.from_rec.offset, -1)
+                union all select {HELD}, topic, to_rec, -1 from {intervals} where not open
+                union all select {HELD}, topic, from_rec, holders from {was}),
+            b as (select {HELD}, max(topic) as topic, any_value(rec) as from_rec, sum(d) as d
+                from a group by {HELD}, rec.offset having sum(d) <> 0)
+            select *, to_rec is null as open from (
+                select *, sum(d) over w as holders, lead(from_rec) over w as to_rec from b
+                window w as (partition by {HELD} order by from_rec.offset)) where holders > 0""").computed()
     b.carry("holders", counts.where("open"))
     return counts.select("*, case when kind = 'share' then topic_key end as topic_id, kind as role")
 
@@ -48,7 +44,7 @@ def topologies(b: Batch) -> Frame:
     b.add(
         "streams_topology_changes",
         records.where("not deleted").select(
-            f"""* replace (list_transform(subtopologies, lambda s: s.subtopology) as subtopologies), log_ms as ms,
+            f"""* replace (list_transform(subtopologies, lambda s: s.subtopology) as subtopologies),
                 list_sort(list_distinct({internal})) as internal_topics"""
         ),
     )
@@ -65,14 +61,13 @@ def standbys_wanted(b: Batch) -> Frame:
     carried = "key_id as member_id, [payload.process_id] as value"
     processes = begun_or_ended(chain(process, carried, b.valid("streams_members"), people))
     return replicas.query(f"""
-        with a as (select {GROUP}, n, log_ms, written_ms, coalesce(value::int, 0) as replicas, null as stateful,
-                    0 as more from {replicas}
-                union all select {GROUP}, n, log_ms, written_ms, null, coalesce(value, []), 0 from {subtopologies}
-                union all select {GROUP}, n, log_ms, written_ms, null, null, case when now > 0 then 1 else -1 end
-                    from {processes}),
-            b as (select {GROUP}, n, any_value(log_ms) as ms, any_value(written_ms) as written_ms,
-                any_value(replicas) as r, any_value(stateful) as s, sum(more) as more from a group by {GROUP}, n),
-            c as (select {GROUP}, n, ms, written_ms, coalesce(last_value(s ignore nulls) over w, []) as stateful,
+        with a as (select {GROUP}, n, rec, coalesce(value::int, 0) as replicas, null as stateful, 0 as more
+                    from {replicas}
+                union all select {GROUP}, n, rec, null, coalesce(value, []), 0 from {subtopologies}
+                union all select {GROUP}, n, rec, null, null, case when now > 0 then 1 else -1 end from {processes}),
+            b as (select {GROUP}, n, any_value(rec) as rec, any_value(replicas) as r, any_value(stateful) as s,
+                sum(more) as more from a group by {GROUP}, n),
+            c as (select {GROUP}, n, rec, coalesce(last_value(s ignore nulls) over w, []) as stateful,
                 greatest(least(coalesce(last_value(r ignore nulls) over w, 0), sum(more) over w - 1), 0) as wanted
                 from b window w as (partition by {GROUP} order by n))
             select * from c qualify (wanted, stateful) is distinct from lag((wanted, stateful))
@@ -85,27 +80,23 @@ def lacking(b: Batch, intervals: Frame, turns: Frame) -> Frame:
     from `standbys_wanted`."""
     read = b.was["read"]
     rows = intervals.query(f"""
-        with a as (select {PLACE}, case when from_offset > coalesce(last_offset, -1) then from_offset else -1
-                    end as n, from_ms as ms, from_written_ms as written_ms, kind, 1 as d, null as standbys
+        with a as (select {PLACE}, case when from_rec.offset > coalesce(last_offset, -1) then from_rec.offset
+                    else -1 end as n, from_rec as rec, kind, 1 as d, null as standbys
                     from {intervals} left join {read} using (state_partition)
-                union all select {PLACE}, to_offset, to_ms, to_written_ms, kind, -1, null from {intervals}
-                    where not open
-                union all select {PLACE}, n, ms, written_ms, '', 0, list_contains(stateful, topic_key)::int * wanted
+                union all select {PLACE}, to_rec.offset, to_rec, kind, -1, null from {intervals} where not open
+                union all select {PLACE}, n, rec, '', 0, list_contains(stateful, topic_key)::int * wanted
                     from (select distinct {PLACE} from {intervals}) join {turns} using ({GROUP})),
-            b as (select {PLACE}, n, any_value(ms) as ms, any_value(written_ms) as written_ms,
-                max(standbys) as standbys,
+            b as (select {PLACE}, n, any_value(rec) as rec, max(standbys) as standbys,
                 coalesce(sum(d) filter (where kind = 'active'), 0) as a,
                 coalesce(sum(d) filter (where kind = 'standby'), 0) as s from a group by {PLACE}, n),
-            c as (select {PLACE}, n, ms, written_ms, sum(a) over w > 0 as had, sum(s) over w as held,
+            c as (select {PLACE}, n, rec, sum(a) over w > 0 as had, sum(s) over w as held,
                 last_value(standbys ignore nulls) over w as wanted
                 from b window w as (partition by {PLACE} order by n)),
             d as (select *, case when had and held < wanted then (wanted, held) end as lack from c
                 qualify lack is distinct from lag(lack) over (partition by {PLACE} order by n))
-            select *, lead(n) over w as to_offset, lead(ms) over w as to_ms, lead(written_ms) over w as to_written_ms
-                from d window w as (partition by {PLACE} order by n)""")
-    since = "case when n < 0 then w.from_{0} else r.{1} end as from_{0}".format
-    short = rows.query(f"""select r.*, topic_key as subtopology, {since("offset", "n")}, {since("ms", "ms")},
-                {since("written_ms", "written_ms")}, to_offset is null as open
+            select *, lead(rec) over w as to_rec from d window w as (partition by {PLACE} order by n)""")
+    short = rows.query(f"""select r.*, topic_key as subtopology, to_rec is null as open,
+                case when n < 0 then w.from_rec else r.rec end as from_rec
             from {rows} r left join {b.was["lacking"]} w using ({PLACE}) where lack is not null""").computed()
     b.carry("lacking", short.where("open"))
     return short

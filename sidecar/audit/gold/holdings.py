@@ -16,7 +16,7 @@ MEMBER = f"{GROUP}, member_id"
 HOLDER = f"{MEMBER}, kind"
 PLACE = f"{OF_KIND}, topic_key, partition"
 LISTS = ("assigned", "pending")
-CHANGE = f"{HOLDER}, offset, log_ms, written_ms, why, adjacent, b_offset, missing, epoch, b_epoch"
+CHANGE = f"{HOLDER}, offset, rec, why, adjacent, b_offset, missing, epoch, b_epoch"
 """Columns of a record that changes holdings, besides its LISTS of places, and with `b_` those before it. `b_offset` and
 `b_epoch` are of the record before it, null if that was a tombstone."""
 
@@ -71,6 +71,6 @@ def events(changes: Frame, key: str) -> Frame:
                 unnest(list_filter([case when now is null then 'x' when now is distinct from before then now end,
                     case when now is not null and before is not null and not adjacent then 'k' end],
                     lambda x: x is not null)) as type,
-                offset, log_ms as ms, written_ms, why, adjacent as exact,
+                offset, rec, why, adjacent as exact,
                 case when adjacent then offset - 1 else b_offset end as not_before, missing, epoch, b_epoch
             from c""")

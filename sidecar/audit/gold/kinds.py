@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sidecar.audit.tables.layers import ROLES
 
-HEAD = "offset, log_ms, written_ms, why, revision, deleted"
+HEAD = "offset, rec, why, revision, deleted"
 CLASSIC, CONSUMER, SHARE, STREAMS, PROCESS = "classic", "consumer", "share", "streams", "process"
 TASKS = (*ROLES, PROCESS)
 """Holdings of a streams group. One member holds a task in each role, and one process holds a task once, in any role."""

@@ -61,7 +61,7 @@ def members(b: Batch) -> None:
     if "settings" in b.silver:
         # The sidecars' own entries in the roster are no settings.
         rows = b.silver["settings"].where(f"group_id <> '' or name not like '%{ROSTER}'")
-        b.add("setting_changes", rows.select("*, log_ms as ms"))
+        b.add("setting_changes", rows)
     if not b.idle(("classic_members",), ("stale_claims",)):
         _stale_claims(b)
 
@@ -70,11 +70,9 @@ def _records(b: Batch) -> Frame:
     """Returns the valid records of all keys that have lives, without their payload, and the open lives of the last
     batch."""
     was = b.was["lives"]
-    acc = "from_offset, from_ms, from_written_ms, from_why, from_not_before_offset, from_exact, unseen"
     selects = [
-        f"""select {GROUP}, kind, key_id, state, last_offset as offset, null as log_ms,
-            null as written_ms, null as why, last_revision as revision, false as deleted, true as carried,
-            struct_pack({acc}) as acc, unnest(payload) from {was}"""
+        f"""select * exclude (payload), last_offset as offset, from_rec as rec, from_why as why,
+            last_revision as revision, false as deleted, true as carried, unnest(payload) from {was}"""
     ]
     for of in LIVES:
         if of.table in b.silver:
@@ -91,4 +89,4 @@ def _stale_claims(b: Batch) -> None:
     value = "case when len(stale_claims) > 0 then stale_claims end"
     claims = b.changes("stale_claims", b.valid("classic_members"), value, "member_id, client_id")
     changed = claims.where("n >= 0 and value is not null and value is distinct from before")
-    b.add("stale_claims", changed.select("*, n as offset, log_ms as ms, unnest(value, max_depth := 2)"))
+    b.add("stale_claims", changed.select("*, unnest(value, max_depth := 2)"))

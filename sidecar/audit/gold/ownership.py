@@ -16,11 +16,15 @@ from sidecar.audit.gold.steps import EARLIER
 
 EVER = 9223372036854775807
 """Offset of an end that has not come yet."""
-STATE = "struct_pack(offset, type, ms, written_ms)"
+STATE = "struct_pack(type, rec)"
 IN_ORDER = "order by phase, s_offset, member_id, asked desc"
 BEFORE = f"partition by p {IN_ORDER} {EARLIER}"
 """Window over all earlier beginnings at a place, first those that the last batch carried."""
-FROM = "struct_pack(offset, ms, written_ms, why, not_before, exact, epoch, topic)"
+FROM = "struct_pack(rec, why, not_before, exact, epoch, topic)"
+END = "struct_pack(offset := {0}.reach, ms := {0}.ms, written_ms := {0}.written_ms)"
+INTERVAL = """*, f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
+    case when st.type = 'p' then st.rec end as revoking_from_rec, f.epoch as first_epoch"""
+"""Columns of an interval in the tables, from its beginning and its last state."""
 
 
 def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
@@ -33,7 +37,7 @@ def owned(b: Batch, events: Frame) -> tuple[Frame, Frame, Frame, set[str]]:
     stretches = _intervals(marked, was).computed()
     rows, before = _compared(_stretches(stretches, marked).computed(), doubtful, places)
     left = _longest(rows).computed()
-    intervals = _named(_as_intervals(stretches), known)
+    intervals = _named(stretches.select(INTERVAL), known)
     b.carry("intervals", intervals.where("open"))
     b.carry("doubtful", _named(_doubtful(rows, before), known))
     b.carry("places", _named(left, known))
@@ -62,8 +66,8 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
     and the offset of the first event in this batch, or of what the last batch carried (`s_offset`). Nearly every
     interval is a beginning and an end with nothing in between, so this is a join and no group."""
     begins = marked.query(f"""
-        select p, member_id, no, offset as s_offset, ms, written_ms, topic, false as carried, {FROM} as f,
-                {STATE} as st, 0 as unseen from {marked} where begins and type <> 's'
+        select p, member_id, no, offset as s_offset, topic, false as carried, {FROM} as f, {STATE} as st,
+                0 as unseen from {marked} where begins and type <> 's'
             union all by name select p, member_id, -1 as no, stretch_offset as s_offset, f.topic as topic,
                 true as carried, f, st, unseen from {was}""")
     between = marked.query(f"""select p, member_id, no, arg_max({STATE}, offset) filter (where type <> 'k') as st,
@@ -72,59 +76,44 @@ def _intervals(marked: Frame, was: Frame) -> Frame:
     return begins.query(f"""select b.* exclude (st, unseen), coalesce(i.st, b.st) as st, i.torn_at is not null as torn,
                 coalesce(i.torn_at, s_offset) as stretch_offset,
                 (b.unseen + coalesce(i.missing, 0))::bigint as unseen,
-                e.offset as to_offset, e.ms as to_ms, e.written_ms as to_written_ms, e.why as to_why,
-                e.not_before as to_not_before_offset, e.exact as to_exact, e.b_epoch as last_epoch,
-                e.type is null as open
+                e.rec as to_rec, e.why as to_why, e.not_before as to_not_before_offset, e.exact as to_exact,
+                e.b_epoch as last_epoch, e.type is null as open
             from {begins} b
                 left join {between} i using (p, member_id, no)
                 left join (select * from {marked} where type = 'x') e using (p, member_id, no)""")
 
 
-def _as_intervals(stretches: Frame) -> Frame:
-    """Returns the intervals with the columns of the table."""
-    return stretches.select(
-        """*, f.offset as from_offset, f.ms as from_ms, f.written_ms as from_written_ms, f.why as from_why,
-            f.not_before as from_not_before_offset, f.exact as from_exact,
-            case when st.type = 'p' then st.offset end as revoking_from_offset,
-            case when st.type = 'p' then st.ms end as revoking_from_ms,
-            case when st.type = 'p' then st.written_ms end as revoking_from_written_ms,
-            f.epoch as first_epoch"""
-    )
-
-
 def _stretches(intervals: Frame, marked: Frame) -> Frame:
     """Returns stretches of certain ownership. `reach`: the last offset at which it is certain; `end_offset`: the first
     at which it is certainly over. An interval that is not torn is one stretch."""
-    first = """p, member_id, no, f.offset as from_offset, s_offset, topic, ms, written_ms, carried, true as first,
-        f.not_before as not_before, to_offset, to_not_before_offset, to_ms, to_written_ms"""
+    first = """p, member_id, no, f.rec.offset as from_offset, s_offset, topic, f.rec as rec, carried, true as first,
+        f.not_before as not_before, to_rec, to_not_before_offset"""
     torn = intervals.query(f"""with a as (select {first}, null as n_not_before from {intervals} where torn
-                union all select k.p, k.member_id, k.no, i.f.offset, k.offset, k.topic, k.ms, k.written_ms, false,
-                    false, null, to_offset, to_not_before_offset, to_ms, to_written_ms, k.not_before
+                union all select k.p, k.member_id, k.no, i.f.rec.offset, k.offset, k.topic, k.rec, false, false,
+                    null, to_rec, to_not_before_offset, k.not_before
                     from {marked} k join {intervals} i using (p, member_id, no) where k.type = 'k')
-            select * exclude (n_not_before) replace (lead(s_offset, 1, to_offset) over w as to_offset,
-                lead(n_not_before, 1, to_not_before_offset) over w as to_not_before_offset,
-                lead(ms, 1, to_ms) over w as to_ms, lead(written_ms, 1, to_written_ms) over w as to_written_ms)
+            select * exclude (n_not_before) replace (lead(rec, 1, to_rec) over w as to_rec,
+                lead(n_not_before, 1, to_not_before_offset) over w as to_not_before_offset)
                 from a window w as (partition by p, member_id, no order by s_offset)""")
     return intervals.query(f"""
-        select p, member_id, from_offset, s_offset, topic, ms, written_ms, carried, first, not_before,
-                case when to_offset is null then {EVER} else greatest(to_not_before_offset, s_offset) end as reach,
-                coalesce(to_offset, {EVER}) as end_offset, to_ms as end_ms, to_written_ms as end_written_ms
+        select p, member_id, from_offset, s_offset, topic, rec, carried, first, not_before, to_rec,
+                case when to_rec is null then {EVER} else greatest(to_not_before_offset, s_offset) end as reach
             from (select {first} from {intervals} where not torn union all select * from {torn})""")
 
 
 def _compared(stretches: Frame, doubtful: Frame, places: Frame) -> tuple[Frame, Frame]:
     """Returns the stretches of each place in the order of their beginnings; and those that are new or doubtful with the
     earlier one that lasts longest, certainly (`pc`) and possibly (`po`)."""
-    of_end = "from_offset, member_id, ms := end_ms, written_ms := end_written_ms"
-    rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                case when carried then 0 else 2 end as phase, not carried as asked,
-                struct_pack(reach, {of_end}) as c, struct_pack(reach := end_offset, {of_end}) as o,
+    of_end = "from_offset, member_id, ms := to_rec.ms, written_ms := to_rec.written_ms"
+    rows = stretches.query(f"""select p, member_id, from_offset, s_offset, topic, rec, first, not_before,
+                case when carried then 0 else 2 end as phase, not carried as asked, struct_pack(reach, {of_end}) as c,
+                struct_pack(reach := coalesce(to_rec.offset, {EVER}), {of_end}) as o,
                 null as was_c, null as was_o from {stretches}
             union all by name select * exclude (c, o), 0 as phase, true as asked, c as was_c, o as was_o
                 from {doubtful}
             union all by name select p, '' as member_id, -1 as s_offset, topic, 1 as phase, false as asked, c, o
                 from {places}""")
-    kept = "p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before, asked, c, o"
+    kept = "p, member_id, from_offset, s_offset, topic, rec, first, not_before, asked, c, o"
     # Where each began only after the one before had ended, that one lasted longest: no further comparison is needed.
     near = rows.query(f"""select {kept}, lag(c) over w as pc, lag(o) over w as po, asked and phase = 0 as was_doubtful
             from {rows} window w as (partition by p {IN_ORDER})""").computed()
@@ -151,8 +140,8 @@ def _doubtful(rows: Frame, before: Frame) -> Frame:
                 greatest(max(case when c.reach < {EVER} then c end) over w, was_c) as ended_c,
                 greatest(max(case when o.reach < {EVER} then o end) over w, was_o) as ended_o
                 from a window w as ({BEFORE}))
-            select p, member_id, from_offset, s_offset, topic, ms, written_ms, first, not_before,
-                ended_c as c, ended_o as o from b where asked and po.reach = {EVER}""")
+            select p, member_id, from_offset, s_offset, topic, rec, first, not_before, ended_c as c, ended_o as o
+                from b where asked and po.reach = {EVER}""")
 
 
 def _overlaps(before: Frame) -> Frame:
@@ -161,7 +150,7 @@ def _overlaps(before: Frame) -> Frame:
                 from {before}),
             b as (select *, case when proven then pc else po end as other from a where proven or possible)
             select p, topic, member_id, from_offset, other.member_id as other_member_id,
-                other.from_offset as other_from_offset, s_offset as offset, ms, written_ms,
+                other.from_offset as other_from_offset, rec,
                 case when proven then 'proven' else 'possible' end as grade, po.reach = {EVER} as open from b""")
 
 
@@ -170,9 +159,9 @@ def doubted(overlaps: Frame, cuts: Frame, unsure: Frame) -> Frame:
     who is `unsure`: there it may have given the place up."""
     return overlaps.query(f"""
         select o.* replace (case when exists (select 1 from {cuts} c where c.state_partition = o.state_partition
-                and o.other_from_offset < c.until_offset and c.until_offset <= o.offset)
+                and o.other_from_offset < c.until_offset and c.until_offset <= o.rec.offset)
             or exists (select 1 from {unsure} u where u.state_partition = o.state_partition and u.group_id = o.group_id
-                and u.member_id = o.other_member_id and u.offset < o.offset)
+                and u.member_id = o.other_member_id and u.offset < o.rec.offset)
             then 'possible' else grade end as grade) from {overlaps} o""")
 
 
@@ -180,10 +169,8 @@ def _unowned(before: Frame, places: Frame) -> Frame:
     """Returns unowned time. It is proven only where everything is known (`owned`): otherwise a member without any
     record left may have had the place."""
     return before.query(f"""
-        select p, topic, po.member_id as former_member_id, po.reach as from_offset, po.ms as from_ms,
-                po.written_ms as from_written_ms, member_id, s_offset as to_offset, ms as to_ms,
-                written_ms as to_written_ms, case when not_before >= po.reach then not_before end
-                    as to_not_before_offset, false as open
+        select p, topic, po.member_id as former_member_id, {END.format("po")} as from_rec, member_id, rec as to_rec,
+                case when not_before >= po.reach then not_before end as to_not_before_offset, false as open
                 from {before} where first and po.reach < s_offset
-            union all select p, topic, o.member_id, o.reach, o.ms, o.written_ms, null, null, null, null, null,
-                true from {places} where not owned and o is not null""")
+            union all select p, topic, o.member_id, {END.format("o")}, null, null, null, true from {places}
+                where not owned and o is not null""")

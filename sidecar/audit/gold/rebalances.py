@@ -10,10 +10,10 @@ from sidecar.audit.gold.holdings import HOLDER
 from sidecar.audit.gold.kinds import MODERN
 from sidecar.audit.gold.steps import EARLIER, GROUP, OF_KIND, ORDER
 
-REC = "struct_pack(offset, ms, written_ms, why)"
-LOGGED = "struct_pack(offset, ms := log_ms, written_ms, why)"
-AIM = "struct_pack(offset, ms := log_ms, written_ms, assignor, moved, since)"
-AIM_OF_CLASSIC = "struct_pack(offset, ms, written_ms, assignor := protocol, moved, since := offset)"
+TIMES = "rec.ms as ms, rec.written_ms as written_ms"
+BEGUN = "struct_pack(rec, why)"
+AIM = "struct_pack(rec, assignor, moved, since)"
+AIM_OF_CLASSIC = "struct_pack(rec, assignor := protocol, moved, since := offset)"
 
 
 def new_epochs(b: Batch) -> Frame:
@@ -33,7 +33,7 @@ def _people(b: Batch) -> Frame:
     current = b.every("current", lambda m: {m.kind: f"member_id, member_epoch, {m.steady} as steady"})
     members = b.every("members", lambda m: {m.kind: "member_id"})
     was = b.was["people"]
-    record = f"{OF_KIND}, member_id, offset, log_ms, written_ms, not deleted as there, false as carried"
+    record = f"{OF_KIND}, member_id, offset, rec, not deleted as there, false as carried"
     rows = current.query(f"""
         select {record}, 'c' as type, case when steady then member_epoch end as reached from {current}
             union all by name select {record}, 'm' as type from {members}
@@ -49,7 +49,7 @@ def _people(b: Batch) -> Frame:
                 last_value(case when type = 'c' then coalesce(reached, {NOT_YET}) end ignore nulls) over earlier
                     as b_reached
             from {rows} window earlier as (partition by {OF_KIND}, member_id {ORDER} {EARLIER})""")
-    line = chain.query(f"""select {OF_KIND}, member_id, offset, log_ms, written_ms, type, there, b_there, reached,
+    line = chain.query(f"""select {OF_KIND}, member_id, offset, rec, type, there, b_there, reached,
                 case when type = 'm' then cast(there as int) - cast(b_there as int) else 0 end as came,
                 case when b_there then nullif(b_reached, {NOT_YET}) end as from_epoch,
                 case when type = 'c' and b_there then reached
@@ -87,7 +87,7 @@ def _targets(b: Batch) -> Frame | None:
             a as (select t.*, coalesce(moved, 0) as moved, coalesce(lag(t.offset) over
                     (partition by {OF_KIND} order by t.offset), l.offset, 0) as since
                 from {targets} t left join moves using ({OF_KIND}, offset) left join {was} l using ({OF_KIND}))
-            select {OF_KIND}, offset, 't' as type, log_ms, written_ms, true as there, epoch, {AIM} as target
+            select {OF_KIND}, offset, 't' as type, rec, true as there, epoch, {AIM} as target
                 from a where not deleted""")
 
 
@@ -111,44 +111,30 @@ def _changes(b: Batch) -> Frame:
 
 def _classic_steps(b: Batch, events: Frame) -> Frame | None:
     """Returns the steps of classic groups. A generation begins with the record that ends the join phase; its rebalance,
-    with the PreparingRebalance before. `events`: of holdings; those of a record tell how many partitions it moves."""
+    with the PreparingRebalance before (epochs.py). `events`: of holdings; those of a record tell how many partitions it
+    moves."""
     if b.idle(("classic_groups",), ("classic_states",)):
         return None
     moved = f"""select {GROUP}, offset, count(*) as moved from {events} where kind = 'classic' and type = 'a'
         group by all"""
     rows = b.db.query(f"""
-        select {GROUP}, offset, log_ms as ms, written_ms, why, deleted, state, generation, assigned_generation,
-            protocol, revision from {b.valid("classic_groups")}
-            union all by name select *, false as deleted from {b.was["classic_states"]}""")
-    chain = rows.query(f"""with a as (select *, coalesce(state = 'PreparingRebalance', false) as prepares,
-                {REC} as rec, lag(state) over w as b_state
-                from {rows} window w as (partition by {GROUP} {ORDER})),
-            b as (select *, prepares and acc is null and b_state is distinct from 'PreparingRebalance' as begins,
-                last_value(case when acc is not null then struct_pack(e := acc.generation)
-                    when deleted then struct_pack(e := null::int)
+        select {GROUP}, offset, rec, why, deleted, state, generation, assigned_generation, protocol, revision,
+            false as carried from {b.valid("classic_groups")}
+            union all by name select *, false as deleted, true as carried from {b.was["classic_states"]}""")
+    chain = rows.query(f"""with a as (select *, lag(state) over w as b_state, lead(1) over w is null as latest,
+                not carried and coalesce(state = 'PreparingRebalance', false) as prepares
+                from {rows} window w as (partition by {GROUP} {ORDER}))
+            select *, prepares and b_state is distinct from 'PreparingRebalance' as begins,
+                last_value(case when deleted then struct_pack(e := null::int)
                     when not prepares then struct_pack(e := generation) end ignore nulls) over earlier as former
-                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})),
-            c as (select *, acc is null and not deleted and not prepares and former.e is distinct from generation
-                    as turns from b)
-            select *, last_value(case when acc is not null then acc.began when begins then rec end
-                ignore nulls) over w as prep,
-                max(case when acc is not null then acc.head when turns or deleted then offset end) over w as head,
-                max(case when acc is not null then acc.head when turns or deleted then offset end) over earlier
-                    as b_head, lead(1) over w is null as latest
-                from c window w as (partition by {GROUP} {ORDER}),
-                    earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
-    left = chain.query(f"""
-        select {GROUP}, offset, state, struct_pack(generation := coalesce(case when acc is null and not prepares
-                then generation end, acc.generation, former.e), began := prep, head) as acc
-            from {chain} where latest and not deleted""")
-    b.carry("classic_states", left)
-    return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved from {chain} c
-                left join ({moved}) m using ({GROUP}, offset) where acc is null)
-            select {GROUP}, 'classic' as kind, offset, ms as log_ms, written_ms, type, not deleted as there,
-                generation as epoch, revision,
-                case when type = 'g' then case when prep.offset > coalesce(b_head, -1) then prep
-                    else rec end end as began,
-                case when type = 't' then {AIM_OF_CLASSIC} end as target
+                from a window earlier as (partition by {GROUP} {ORDER} {EARLIER})""").computed()
+    left = chain.select("* replace (case when prepares then former.e else generation end as generation)")
+    b.carry("classic_states", left.where("latest and not deleted"))
+    return chain.query(f"""with a as (select c.*, coalesce(m.moved, 0) as moved,
+                not deleted and not prepares and former.e is distinct from generation as turns from {chain} c
+                left join ({moved}) m using ({GROUP}, offset) where not carried)
+            select {GROUP}, 'classic' as kind, offset, rec, type, not deleted as there, generation as epoch, revision,
+                {BEGUN} as began, case when type = 't' then {AIM_OF_CLASSIC} end as target
             from (select *, unnest(list_filter([case when begins then 'p' end, case when turns or deleted then 'g' end,
                 case when state = 'Stable' and assigned_generation = generation then 't' end],
                 lambda x: x is not null)) as type from a)""")
@@ -162,15 +148,13 @@ def sequence(b: Batch, groups: Frame, events: Frame) -> tuple[Frame, Frame]:
     generation began or the group was removed, `t` its target, or the generation's assignments, are complete; `w` and
     `r` were carried by the last batch."""
     line, was = _people(b), b.was["rebalances"]
-    begun = f"""select {OF_KIND}, offset, 'g' as type, log_ms, written_ms, not deleted as there, epoch, revision,
-        {LOGGED} as began, null as target from {groups}"""
+    begun = f"""select {OF_KIND}, offset, 'g' as type, rec, not deleted as there, epoch, revision,
+        {BEGUN} as began, null as target from {groups}"""
     others = [f"select * from {f}" for f in (_targets(b), _classic_steps(b, events)) if f is not None]
     steps = b.db.query(" union all by name ".join((begun, *others))).computed()
     rows = b.db.query(f"""
-        select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, reached as epoch, came, from_epoch, to_epoch,
-                1 as d from {line}
-            union all by name select {OF_KIND}, offset, type, log_ms as ms, written_ms, there, epoch, 0 as came
-                from {steps}
+        select {OF_KIND}, offset, type, {TIMES}, there, reached as epoch, came, from_epoch, to_epoch, 1 as d from {line}
+            union all by name select {OF_KIND}, offset, type, {TIMES}, there, epoch, 0 as came from {steps}
             union all by name select {OF_KIND}, -1 as offset, 'w' as type, acc.there as there, acc.head.epoch as epoch,
                 acc.live as came from {was}
             union all by name select {OF_KIND}, -2 as offset, 'r' as type, reached as to_epoch, count(*) as d

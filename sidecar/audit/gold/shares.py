@@ -22,14 +22,14 @@ def wanted(b: Batch, holdings: Frame) -> Frame:
     shown = b.changes("initialised", b.valid("share_placeholders"), "initialised", "'' as member_id")
     named = b.changes("subscribed", b.valid("share_members"), "topic_names")
     places = shown.query(f"""
-        with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as t, 1 as gain from {shown}
-                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {shown})
-            select {GROUP}, n, log_ms, written_ms, why, t.topic_id as topic_key, t.topic as topic,
-                unnest(t.partitions) as partition, gain from a""").computed()
+        with a as (select {GROUP}, n, rec, why, unnest(value) as t, 1 as gain from {shown}
+                union all select {GROUP}, n, rec, why, unnest(before), -1 from {shown})
+            select {GROUP}, n, rec, why, t.topic_id as topic_key, t.topic as topic, unnest(t.partitions) as partition,
+                gain from a""").computed()
     topics = begun_or_ended(named)
     # Subscriptions that the last batch left open are in no new record.
-    line = topics.query(f"""select {GROUP}, topic, n, log_ms, written_ms, now from {topics} where n >= 0
-        union all select {GROUP}, topic, n, log_ms, written_ms, 1 from {b.was["wanted_topics"]}""").computed()
+    line = topics.query(f"""select {GROUP}, topic, n, rec, now from {topics} where n >= 0
+        union all select {GROUP}, topic, n, rec, 1 from {b.was["wanted_topics"]}""").computed()
     latest = f"lead(1) over (partition by {GROUP}, topic order by n) is null"
     b.carry("wanted_topics", line.query(f"select * from {line} qualify {latest} and now > 0"))
     b.add("share_initialised", _initialised(places, line))
@@ -39,25 +39,24 @@ def wanted(b: Batch, holdings: Frame) -> Frame:
 def _initialised(places: Frame, topics: Frame) -> Frame:
     """With the record since which a member subscribes to the topic, if one does then. `since_offset`: the record from
     which `after_ms` counts; 0: nobody subscribes."""
-    return places.query(f"""with a as (select {PLACE}, n, max(topic) as topic, any_value(log_ms) as ms,
-                any_value(written_ms) as written_ms from {places} where n >= 0 group by {PLACE}, n
+    return places.query(f"""with a as (select {PLACE}, n, max(topic) as topic, any_value(rec) as rec
+                from {places} where n >= 0 group by {PLACE}, n
                 having sum(gain) > 0),
             b as (select a.*, case when t.now > 0 then t end as t from a asof left join {topics} t
                 using ({GROUP}, topic, n))
-            select {GROUP}, topic_key as topic_id, topic, partition, n as offset, ms, written_ms,
-                t.n as subscribed_offset, t.log_ms as subscribed_ms, t.written_ms as subscribed_written_ms,
-                ms - t.log_ms as after_ms, coalesce(t.n, 0) as since_offset from b""")
+            select {GROUP}, topic_key as topic_id, topic, partition, rec, t.rec as subscribed_rec,
+                rec.ms - t.rec.ms as after_ms, coalesce(t.n, 0) as since_offset from b""")
 
 
 def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame:
     """Events of the nameless member. It holds a new partition unless a member must hold it at once."""
     line = places.query(f"""with a as (select {PLACE}, max(topic) as topic from {places} group by {PLACE}),
-            b as (select {PLACE}, n, log_ms, written_ms, why, gain, 0 as on_off from {places}
-                union all select {GROUP}, a.topic_key, a.partition, t.n, t.log_ms, t.written_ms, t.why, 0,
+            b as (select {PLACE}, n, rec, why, gain, 0 as on_off from {places}
+                union all select {GROUP}, a.topic_key, a.partition, t.n, t.rec, t.why, 0,
                     case when t.now > 0 then 1 else -1 end
                     from a join {topics} t using ({GROUP}, topic)),
-            c as (select {PLACE}, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
-                    any_value(why) as why, sum(gain) as gain, sum(on_off) as on_off from b group by {PLACE}, n),
+            c as (select {PLACE}, n, any_value(rec) as rec, any_value(why) as why, sum(gain) as gain,
+                    sum(on_off) as on_off from b group by {PLACE}, n),
             d as (select *, sum(gain) over w > 0 and sum(on_off) over w > 0 as wanted from c
                 window w as (partition by {PLACE} order by n))
             select d.*, a.topic, wanted <> lag(wanted, 1, false) over w as changed from d join a using ({PLACE})
@@ -69,8 +68,10 @@ def _events(places: Frame, topics: Frame, holdings: Frame, held: Frame) -> Frame
                     union all select {PLACE}, topic from {line} where changed and n >= 0)
                     anti join known using ({PLACE}) group by {PLACE}),
                 a as (select {PLACE}, topic, case when wanted then 'x' else 'a' end as type, n as offset,
-                        log_ms as ms, written_ms, why from {line} where changed and n >= 0
-                    union all by name select *, 'a' as type, {EVER} as offset from new)
+                        rec, why from {line} where changed and n >= 0
+                    union all by name select *, 'a' as type, {EVER} as offset,
+                        struct_pack(offset := {EVER}::bigint, ms := null::bigint, written_ms := null::bigint) as rec
+                        from new)
             select *, 'share' as kind, '{NO_MEMBER}' as member_id, true as exact, offset - 1 as not_before,
                 0 as missing from a""")
 

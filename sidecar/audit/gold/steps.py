@@ -19,14 +19,16 @@ EARLIER = "rows between unbounded preceding and 1 preceding"
 
 def bounded(frame: Frame, name: str) -> Frame:
     """Returns a table of silver whose times and revisions can be computed with: in a record they may be any number.
-    Times are clipped like the columns of timestamps."""
+    Times are clipped like the columns of timestamps. `rec`: the record's offset and times."""
     most = {"log_ms": LAST_MS, "written_ms": LAST_MS, "revision": REVISION_MAX}
     clipped = (
         f"case when {column} < 0 then 0 when {column} > {n} then {n} else {column} end as {column}"
         for column, n in most.items()
         if column in SILVER_TABLES[name].names
     )
-    return frame.select(f"* replace ({', '.join(clipped)})")
+    written = "written_ms" if "written_ms" in SILVER_TABLES[name].names else "null::bigint"
+    rec = f"struct_pack(offset, ms := log_ms, written_ms := {written}) as rec"
+    return frame.select(f"* replace ({', '.join(clipped)})").select(f"*, {rec}")
 
 
 def valid(frame: Frame) -> Frame:
@@ -41,7 +43,7 @@ def keyed(silver: Mapping[str, Frame]) -> Frame:
     for kind in [kind for kind, table in SILVER.items() if table.name in silver] or ["schema"]:
         void = "false" if kind in UNFENCED else VOID
         selects.append(
-            f"""select state_partition, offset, log_ms, written_ms, '{kind}' as kind, group_id,
+            f"""select state_partition, offset, rec, '{kind}' as kind, group_id,
                 {FROM_KEY.get(kind, "''")} as sub_id, owner_epoch, claimed_epoch, revision, deleted, {void} as void,
                 case when {void} then why end as why
                 from {silver[SILVER[kind].name]}"""
@@ -54,7 +56,7 @@ def cuts(keys: Frame, new: Frame, before: Frame) -> Frame:
     before this batch."""
     return keys.query(f"""select c.* replace (coalesce(c.written_ms, f.written_ms) as written_ms) from (
                 select *, false as is_new from {before} union all by name select *, true as is_new from {new}) c
-            left join (select state_partition, arg_min(written_ms, offset) as written_ms from {keys} group by all) f
+            left join (select state_partition, arg_min(rec.written_ms, offset) as written_ms from {keys} group by all) f
             using (state_partition)""").computed()
 
 
@@ -129,7 +131,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
     directly follows a value of its key that was read; and whether it is the `latest`. `before`: the last revisions so
     far. Only the latest and those behind missing values get their key: a key is long, and most records need none."""
     name = f"{OF_KIND}, sub_id"
-    rows = keys.query(f"""select {name}, offset, log_ms, revision, deleted, false as carried from {keys}
+    rows = keys.query(f"""select {name}, offset, rec, revision, deleted, false as carried from {keys}
                 where not void and kind not in ('schema', 'owner_claim')
             union all by name select *, false as deleted, true as carried from {before}""")
     known = numbers(name, "k", rows)
@@ -138,7 +140,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
                 from (select k, r.* exclude (group_id, kind, sub_id) from {rows} r join {known} using ({name}))
                 window w as (partition by k {ORDER})),
             b as (select *, {MISSING} as missing from a)
-            select b.state_partition, group_id, kind, sub_id, offset, log_ms, revision, deleted, latest, b_offset,
+            select b.state_partition, group_id, kind, sub_id, offset, rec, revision, deleted, latest, b_offset,
                 missing, coalesce(not carried and b_live and revision = b_revision + 1, false) as repeats
             from b left join {known} n on b.k = n.k and (latest or missing > 0)""")
 
@@ -146,7 +148,7 @@ def revisions(keys: Frame, before: Frame) -> Frame:
 def stretches(records: Frame, read: Frame, cuts: Frame) -> Frame:
     """Returns the stretches in which state partitions are whole (tables/gold.py), from `whole_from` to before `until`.
     `records`: from `revisions`; `read`: from `read`, with the last stretch of each so far; `cuts`: from `cuts`."""
-    marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, log_ms")
+    marks = records.where("missing > 0 or repeats").select("state_partition, offset, b_offset, repeats, rec.ms as ms")
     marks = marks.query(f"""select * from {marks} union all by name
         select state_partition, until_offset - 1 as offset, false as repeats from {cuts} where is_new""")
     parts = read.query(f"""select r.* replace (least(first_repeat, first) as first_repeat,
@@ -158,10 +160,10 @@ def stretches(records: Frame, read: Frame, cuts: Frame) -> Frame:
                 union all by name select state_partition, first_hole_offset as offset, false as repeats from {parts}
                     where torn
                 union all by name select state_partition, last_sign as offset, false as repeats,
-                    whole_from_ms as log_ms, whole_from as begin from {parts}),
+                    whole_from_ms as ms, whole_from as begin from {parts}),
             b as (select *, max(case when not repeats then offset end) over (partition by state_partition
                 order by offset) as sign from a),
-            c as (select state_partition, sign, min(since) as whole_from, arg_min_null(log_ms, since) as whole_from_ms
+            c as (select state_partition, sign, min(since) as whole_from, arg_min_null(ms, since) as whole_from_ms
                 from (select *, coalesce(begin, case when repeats and b_offset > sign then offset end) as since from b)
                 group by all),
             d as (select *, lead(sign) over (partition by state_partition order by sign) as until from c)
@@ -183,44 +185,37 @@ def unreadable(corrupt: Frame, was: Frame) -> Frame:
 
 
 KEY = f"{OF_KIND}, key_id"
-BEGIN = "offset, carried, acc, log_ms, written_ms, why, adjacent, b_live, b_offset"
 
 
 def lives(rows: Frame) -> Frame:
     """Returns the lives of keys: from a value to the key's tombstone, or to a value with another `state`.
 
-    `rows`: state_partition, group_id, kind, key_id, state, offset, log_ms, written_ms, why, revision, deleted,
-    payload (of which the last counts), whole_from, carried, and of carried rows `acc`: the life so far."""
+    `rows`: state_partition, group_id, kind, key_id, state, offset, rec, why, revision, deleted, payload (of which the
+    last counts), whole_from, carried, and of carried rows from_exact, from_not_before_offset and unseen so far."""
     chain = rows.query(f"""with a as (select *, {BEFORE}, lag(state) over w as b_state
                 from {rows} window w as (partition by {KEY} {ORDER})),
-            b as (select *, {MISSING} as missing, {adjacent("b_offset")} as adjacent,
-                not deleted and (not b_live or state is distinct from b_state) as begins from a),
+            b as (select *, not deleted and (not b_live or state is distinct from b_state) as begins,
+                case when carried then unseen when begins then 0 else {MISSING} end as missing,
+                case when carried then from_exact else {adjacent("b_offset")} end as exact,
+                case when carried then from_not_before_offset when exact then offset - 1 when b_live then b_offset end
+                    as not_before from a),
             c as (select *, last_value(case when begins then offset end ignore nulls) over w as no,
-                lead(deleted or begins) over w as n_ends,
-                lead(struct_pack(offset, log_ms, written_ms, why, adjacent)) over w as next
+                lead(deleted or begins) over w as n_ends, lead(struct_pack(rec, why, exact, not_before)) over w as next
                 from b window w as (partition by {KEY} {ORDER}))
             select * from c where not deleted""")
-    return chain.query(f"""with a as (select {KEY}, no,
-                arg_min(struct_pack({BEGIN}), offset) as f,
+    return chain.query(f"""with a as (select {KEY}, no, arg_min(struct_pack(rec, why, exact, not_before), offset) as f,
                 arg_max(struct_pack(offset, payload, revision, state), offset) as l,
-                any_value(struct_pack(next, last_offset := offset)) filter (where n_ends) as e,
-                sum(case when begins then 0 else missing end)::bigint as unseen
-                from {chain} group by {KEY}, no),
-            b as (select *, case when f.carried then struct_update(f.acc, unseen := f.acc.unseen + a.unseen) else
-                struct_pack(from_offset := f.offset, from_ms := f.log_ms, from_written_ms := f.written_ms,
-                from_why := f.why,
-                from_not_before_offset := case when f.adjacent then f.offset - 1 when f.b_live then f.b_offset end,
-                from_exact := f.adjacent, unseen := a.unseen) end as g from a)
-            select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload, unnest(g),
-                e.next.offset as to_offset, e.next.log_ms as to_ms, e.next.written_ms as to_written_ms,
-                e.next.why as to_why, e.next.adjacent as to_exact,
-                case when e.next.adjacent then e.next.offset - 1 else e.last_offset end as to_not_before_offset,
-                e is null as open from b""")
+                any_value(next) filter (where n_ends) as e, sum(missing)::bigint as unseen
+                from {chain} group by {KEY}, no)
+            select {KEY}, l.state, l.offset as last_offset, l.revision as last_revision, l.payload,
+                f.rec as from_rec, f.why as from_why, f.not_before as from_not_before_offset, f.exact as from_exact,
+                unseen, e.rec as to_rec, e.why as to_why, e.not_before as to_not_before_offset, e.exact as to_exact,
+                e is null as open from a""")
 
 
 def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
     """Values of records, each with the value before it. `n`: the offset, or -1 for state that the last batch left."""
-    rows = records.query(f"""select {GROUP}, offset as n, log_ms, written_ms, why, {new} from {records}
+    rows = records.query(f"""select {GROUP}, offset as n, rec, why, {new} from {records}
             union all by name select {GROUP}, -1 as n, {old} from {was}""")
     linked = rows.query(f"""select *, lag(value) over w as before, lead(1) over w is null as latest
         from {rows} window w as (partition by {GROUP}, member_id order by n)""")
@@ -230,10 +225,10 @@ def chain(new: str, old: str, records: Frame, was: Frame) -> Frame:
 def begun_or_ended(named: Frame) -> Frame:
     """Returns when the first member began to name something (`now` > 0), and when the last one ended it."""
     return named.query(f"""
-        with a as (select {GROUP}, n, log_ms, written_ms, why, unnest(value) as topic, 1 as gain from {named}
-                union all select {GROUP}, n, log_ms, written_ms, why, unnest(before), -1 from {named}),
-            b as (select {GROUP}, topic, n, any_value(log_ms) as log_ms, any_value(written_ms) as written_ms,
-                any_value(why) as why, sum(gain) as net from a group by {GROUP}, topic, n),
+        with a as (select {GROUP}, n, rec, why, unnest(value) as topic, 1 as gain from {named}
+                union all select {GROUP}, n, rec, why, unnest(before), -1 from {named}),
+            b as (select {GROUP}, topic, n, any_value(rec) as rec, any_value(why) as why, sum(gain) as net
+                from a group by {GROUP}, topic, n),
             c as (select *, sum(net) over w as now, sum(net) over w - net as before from b
                 window w as (partition by {GROUP}, topic order by n))
             select * from c where (now > 0) <> (before > 0)""").computed()

@@ -26,12 +26,14 @@ def record(**fields: Any) -> Any:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. `null`: when it has no value; empty if it always has one."""
+    """A column. `null`: when it has no value; empty if it always has one. `value`: SQL of it in the fold's rows,
+    of a time in Unix ms; empty: the column of its name, of a time the one in ms."""
 
     name: str
     type: Any
     doc: str
     null: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True)

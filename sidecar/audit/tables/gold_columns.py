@@ -27,14 +27,14 @@ OPEN_END = "it has not ended"
 
 
 def at(prefix: str, doc: str, null: str = "") -> tuple[Column, ...]:
-    """Returns the columns of a record's offset and times."""
-    unwritten = "; ".join(filter(None, (null, EARLIER)))
+    """Returns the columns of a record's offset and times, which are one column in the fold (steps.bounded)."""
+    unwritten, rec = "; ".join(filter(None, (null, EARLIER))), f"{prefix}rec"
     return (
-        Column(f"{prefix}offset", LONG, doc, null),
-        Column(f"{prefix}ms", LONG, "Its timestamp.", null),
-        Column(f"{prefix}time", TIME, "The same.", null),
-        Column(f"{prefix}written_ms", LONG, "When its writer says it wrote it.", unwritten),
-        Column(f"{prefix}written_time", TIME, "The same.", unwritten),
+        Column(f"{prefix}offset", LONG, doc, null, f"{rec}.offset"),
+        Column(f"{prefix}ms", LONG, "Its timestamp.", null, f"{rec}.ms"),
+        Column(f"{prefix}time", TIME, "The same.", null, f"{rec}.ms"),
+        Column(f"{prefix}written_ms", LONG, "When its writer says it wrote it.", unwritten, f"{rec}.written_ms"),
+        Column(f"{prefix}written_time", TIME, "The same.", unwritten, f"{rec}.written_ms"),
     )
 
 
