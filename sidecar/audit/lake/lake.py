@@ -111,8 +111,11 @@ class Lake(DeltaTables):
 
     def batches(self) -> list[Batch]:
         """Returns all done batches, in their order. Reads packed ones last: maintenance may pack others meanwhile."""
-        own = [self.batch(int(path.stem)) for path in self.records.glob("????????.json")]
-        packed = msgspec.convert(list(chain.from_iterable(map(read_json, self.packed))), list[Batch], strict=False)
+        try:
+            own = [self.batch(int(path.stem)) for path in self.records.glob("????????.json")]
+            packed = msgspec.convert(list(chain.from_iterable(map(read_json, self.packed))), list[Batch], strict=False)
+        except FileNotFoundError:  # maintenance has put it into another one since it was listed
+            return self.batches()
         batches = {batch.number: batch for batch in (*own, *packed) if batch is not NOTHING}
         return [batches[number] for number in sorted(batches)]
 

@@ -22,6 +22,7 @@ from sidecar.audit.ask import query
 from sidecar.audit.errors import AuditError
 from sidecar.audit.ingest import batch as ingests
 from sidecar.audit.lake import delta as lake_delta
+from sidecar.audit.lake import lake as lakes
 from sidecar.audit.lake import storage as lake_storage
 from sidecar.audit.lake.lake import Lake
 from sidecar.audit.lake.storage import Folder
@@ -219,6 +220,20 @@ def test_batches_go_on_meanwhile(filled: Lake, source: Path, tmp_path: Path, und
         ended.set()
         thread.join()
     assert (contents(lake), gold_of(lake)) == undisturbed(BATCHES + 3)[:2]
+
+
+def test_batches_are_listed_meanwhile(filled: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, wanted, read = copied(filled, tmp_path / "lake"), filled.batches(), list[Folder]()
+
+    def read_later(path: Folder) -> Any:
+        read.append(path)
+        if len(read) == 1:
+            assert maintain(Lake.at(lake.base), hours=0).packed > 1
+        return lake_storage.read_json(path)
+
+    monkeypatch.setattr(lakes, "read_json", read_later)
+    assert [b.counts for b in lake.batches()] == [b.counts for b in wanted]
+    assert not read[0].is_file()
 
 
 def test_gold_is_made_anew_of_batches_that_were_put_together(
