@@ -33,7 +33,7 @@ def test_the_first_times_of_all_partitions_are_asked_for_at_once(
     source: KafkaSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Symptom: the loop took some round trips for each partition, and an offset that was gone meanwhile ended it."""
-    assigned = []
+    assigned = list[int]()
 
     class Counted(Consumer):
         def assign(self, places: list[Any]) -> None:
