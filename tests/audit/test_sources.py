@@ -133,6 +133,26 @@ def test_a_file_that_is_no_copy(tmp_path: Path) -> None:
             open_source(f"parquet://{folder}").bounds()
 
 
+@pytest.mark.parametrize("column", ["state_partition", "offset", "log_ms", "twice"])
+def test_a_file_with_a_null_or_a_column_twice(column: str, tmp_path: Path) -> None:
+    rows = all_rows()
+    if column == "twice":
+        rows = pa.Table.from_arrays([*rows.columns, rows["offset"]], [*rows.column_names, "offset"])
+    else:
+        at = rows.column_names.index(column)
+        rows = rows.set_column(at, column, pa.array([None, *rows[column].to_pylist()[1:]], rows.schema.field(at).type))
+    source = open_source(f"parquet://{put(tmp_path / 'a.parquet', rows).parent}")
+    with pytest.raises(AuditError, match=r"a\.parquet cannot be read: "):
+        [list(split()) for split in source.splits(source.bounds())]
+
+
+def test_a_folder_of_no_day(tmp_path: Path) -> None:
+    """Symptom: its files were left out, without a word."""
+    named = put(tmp_path / "day=x/a.parquet", all_rows().drop_columns(["day"])).parent
+    with pytest.raises(AuditError, match=r"a\.parquet cannot be read: .*'x'"):
+        open_source(f"parquet://{named.parent}").bounds()
+
+
 @pytest.mark.parametrize(
     ("scheme", "why"),
     [

@@ -165,3 +165,18 @@ def test_a_schema_that_it_cannot_read_is_said_to_be_one(schema: Any) -> None:
 def test_what_makes_no_sense_is_refused(program: list[int], offsets: list[int], which: list[int]) -> None:
     with pytest.raises(ValueError, match=r"program|outside"):
         columns(array("i", program).tobytes(), b"\0", array("i", offsets), 0, array("q", which), 0)
+
+
+def test_a_short_schema_of_many_types_is_not_compiled() -> None:
+    """Each type names the next one twice: 30 levels are two thousand million types."""
+    schema: Any = {"type": "record", "name": "r30", "fields": [{"name": "x", "type": "int"}]}
+    for n in range(29, -1, -1):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"r{n + 1}"}]
+        schema = {"type": "record", "name": f"r{n}", "fields": fields}
+    wide: Any = {"type": "record", "name": "w8", "fields": [{"name": "x", "type": "int"}]}
+    for n in range(7, -1, -1):
+        others = [{"name": f"f{i}", "type": f"w{n + 1}"} for i in range(20)]
+        wide = {"type": "record", "name": f"w{n}", "fields": [{"name": "a", "type": wide}, *others]}
+    for one in (schema, wide):
+        with pytest.raises(Unfit, match="types within types"):
+            Compiled(one)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from fastavro.schema import expand_schema
 
 from sidecar.audit.decode.arrow import LONG, Unfit, offsets_of
 
@@ -19,7 +18,8 @@ except ImportError:
 
 LONGS, FLAG, SPAN, FIXED, MAYBE, FIELDS, LIST = range(7)
 PLAIN = {"int": LONGS, "long": LONGS, "string": SPAN, "bytes": SPAN, "boolean": FLAG}
-MOST_DEEP = 32
+MOST_DEEP, MOST_TYPES = 32, 4_096
+"""Limits of a program. A schema of a few hundred bytes may name types twice each, and so on for 30 levels."""
 
 
 class Compiled:
@@ -29,11 +29,12 @@ class Compiled:
         """Compiles `schema`, as json.loads returns it. Raises Unfit."""
         if columns is None:
             raise Unfit("there is no compiled kernel")
+        self._named: dict[str, Any] = {}
         self._ops: list[int] = []
         self._texts: list[bool] = []
         """For each type of the program, whether it is a string."""
         self._fields: list[list[str]] = []
-        self._add(expand_schema(schema), 0)
+        self._add(schema, "", 0)
         self._program = array("i", self._ops).tobytes()
 
     def read(self, values: Any, which: Any, skip: int) -> tuple[Any, Any]:
@@ -49,31 +50,41 @@ class Compiled:
         self._texts.append(text)
         self._fields.append(fields or [])
 
-    def _add(self, schema: Any, deep: int) -> None:
-        if deep > MOST_DEEP:
+    def _add(self, schema: Any, space: str, deep: int) -> None:
+        if deep > MOST_DEEP or len(self._fields) > MOST_TYPES:
             raise Unfit("types within types")
-        kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, list):
-            others = [s for s in kind if s != "null"]
-            if len(kind) != 2 or len(others) != 1:
+        if isinstance(schema, list):
+            others = [s for s in schema if s != "null"]
+            if len(schema) != 2 or len(others) != 1:
                 raise Unfit("a union of more than null and one type")
-            self._put(MAYBE, kind.index("null"))
-            self._add(others[0], deep + 1)
-        elif isinstance(kind, dict):
-            self._add(kind, deep + 1)
-        elif kind in PLAIN:
-            self._put(PLAIN[kind], text=kind == "string")
-        elif kind == "array":
+            self._put(MAYBE, schema.index("null"))
+            self._add(others[0], space, deep + 1)
+        elif isinstance(schema, str) and schema in PLAIN:
+            self._put(PLAIN[schema], text=schema == "string")
+        elif isinstance(schema, str):
+            named = self._named.get(schema) or self._named.get(f"{space}.{schema}")
+            if named is None:
+                raise Unfit(f"type {schema}")
+            self._add(named, space, deep + 1)
+        elif schema["type"] == "array":
             self._put(LIST)
-            self._add(schema["items"], deep + 1)
-        elif kind == "fixed" and schema["size"]:
-            self._put(FIXED, schema["size"])
-        elif kind == "record" and schema["fields"]:
-            self._put(FIELDS, len(schema["fields"]), fields=[f["name"] for f in schema["fields"]])
-            for f in schema["fields"]:
-                self._add(f["type"], deep + 1)
+            self._add(schema["items"], space, deep + 1)
+        elif schema["type"] in ("record", "fixed"):
+            self._add_named(schema, schema.get("namespace", space), deep)
         else:
-            raise Unfit(f"type {kind}, or a type that takes no bytes")
+            self._add(schema["type"], space, deep + 1)
+
+    def _add_named(self, schema: Any, space: str, deep: int) -> None:
+        self._named[schema["name"]] = self._named[f"{space}.{schema['name']}"] = schema
+        fields = schema.get("fields")
+        if not (fields or schema.get("size")):
+            raise Unfit("a type that takes no bytes")
+        if fields is None:
+            self._put(FIXED, schema["size"])
+            return
+        self._put(FIELDS, len(fields), fields=[f["name"] for f in fields])
+        for f in fields:
+            self._add(f["type"], space, deep + 1)
 
 
 def _array(parts: Iterator[Any]) -> Any:

@@ -68,23 +68,23 @@ class KafkaSource:
 
     def identity(self) -> str:
         """Returns the topic's id, which a re-created topic changes; empty if its brokers give topics no ids."""
-        described = self._asked(AdminClient.describe_topics, TopicCollection([self.topic]), "its id")
+        described = self._asked(AdminClient.describe_topics, TopicCollection([self.topic]), "its id", "Describe")
         return "" if str(described.topic_id) == NO_ID else str(described.topic_id)
 
     def setting(self, name: str) -> str | None:
         """Returns a setting of the topic; None if it has none of that name. Raises AuditError."""
         resources = [ConfigResource(ResourceType.TOPIC, self.topic)]
-        entry = self._asked(AdminClient.describe_configs, resources, "its settings, by DescribeConfigs,").get(name)
+        entry = self._asked(AdminClient.describe_configs, resources, "its settings", "DescribeConfigs").get(name)
         return None if entry is None else entry.value
 
-    def _asked(self, ask: Callable[..., Mapping[Any, Any]], topics: Any, what: str) -> Any:
+    def _asked(self, ask: Callable[..., Mapping[Any, Any]], topics: Any, what: str, right: str) -> Any:
         """Returns the answer of a method of AdminClient about this one topic. Raises AuditError."""
         admin = AdminClient(self.config())  # must outlive its response
         try:
             (future,) = ask(admin, topics, request_timeout=TIMEOUT_S).values()
             return future.result()
         except KafkaException as exc:
-            raise unanswered(self.shown, what, exc) from exc
+            raise unanswered(self.shown, what, exc, right=right) from exc
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Returns each partition's first offset, and the next one to be written."""
@@ -118,5 +118,4 @@ class KafkaSource:
     def first_times(self, ranges: Ranges) -> dict[int, int]:
         """Returns the log time of the first record in each partition's range; partitions without one are left out."""
         with self.opened() as topic:
-            first = {p: next(topic.messages(p, start, end), ()) for p, (start, end) in ranges.items()}
-        return {p: messages[0].timestamp()[1] for p, messages in first.items() if messages}
+            return topic.first_times(ranges)

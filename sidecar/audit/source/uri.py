@@ -65,10 +65,10 @@ def _folder(path: str) -> Path:
 # ---- Parquet files --------------------------------------------------------------------------------------------------
 @contextmanager
 def _readable(file: FileInfo) -> Iterator[None]:
-    """Raises AuditError for what Arrow raises while it reads the file."""
+    """Raises AuditError for what Arrow raises while it reads the file, also for a null where a column has none."""
     try:
         yield
-    except (pa.ArrowException, OSError) as exc:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as exc:
         raise AuditError(f"{file.path} cannot be read: {exc}") from exc
 
 
@@ -108,13 +108,15 @@ class CopySource:
     def files(self) -> Iterator[tuple[FileInfo, list[Ranges]]]:
         """Yields the files that can have a record of these days and groups, with the bounds of their row groups. Raises
         AuditError for one that is no copy."""
-        theirs, (first, last) = self._partitions(), map(str, self.days)
+        theirs, (first, last) = self._partitions(), self.days
         for file in self._all():
             known = dict(file.partition)
-            day, partition = known.get("day") or first, known.get("state_partition")
-            if first <= day <= last and (not theirs or partition is None or partition in theirs):
-                with _readable(file):
-                    bounds = bounds_of(file)
+            day, partition = known.get("day"), known.get("state_partition")
+            with _readable(file):
+                if day is not None and not first <= date.fromisoformat(day) <= last:
+                    continue
+                bounds = bounds_of(file) if not theirs or partition is None or partition in theirs else []
+            if bounds:
                 yield file, bounds
 
     def _partitions(self) -> set[str]:

@@ -306,3 +306,13 @@ def test_a_very_long_array_and_one_in_blocks() -> None:
     assert len(found["current"][0]["assigned"][0]["partitions"]) == 5000
     assert [p["partitions"] for p in found["target_members"][0]["partitions"]] == [[i] for i in range(600)]
     assert found["regexes"][0]["topics"] == ["a", "b"]
+
+
+def test_a_map_with_a_default_and_a_type_named_like_its_pairs() -> None:
+    """Symptom: a schema of a newer version ended each batch with fastavro's traceback."""
+    pairs = [{"type": "record", "name": f"Pair{n}", "fields": [{"name": "x", "type": "int"}]} for n in range(500)]
+    fields = [{"name": f"p{n}", "type": pair} for n, pair in enumerate(pairs)]
+    fields.append({"name": "m", "type": {"type": "map", "values": "int"}, "default": {}})
+    decoder = Decoder({}, {})
+    name = decoder.schemas.learn(json.dumps({"type": "record", "name": "newer", "fields": fields})).hex()
+    assert (decoder.step(name) is None) == (decode_columns.columns is None)

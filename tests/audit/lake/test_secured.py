@@ -96,7 +96,7 @@ def test_who_may_not_is_told_why(
 def test_without_the_right_to_its_settings_it_is_told(secured: SecuredTopic) -> None:
     source = open_source(secured.address, secured.options("without-DescribeConfigs"))
     assert isinstance(source, source_kafka.KafkaSource)
-    with pytest.raises(AuditError, match="by DescribeConfigs, cannot be had"):
+    with pytest.raises(AuditError, match="; needed: DescribeConfigs of the topic"):
         source.setting("cleanup.policy")
 
 
