@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sidecar.audit.gold.frames import database
-from sidecar.audit.page import Budget, Mark, Period, build, model, view
+from sidecar.audit.page import Budget, Mark, Period, build, view
 from sidecar.audit.page.findings import FREE
 from sidecar.audit.page.groups import ALIVE
 from sidecar.audit.page.pack import Pack, split_budget
-from sidecar.audit.page.source import WORDS
+from sidecar.audit.page.source import WORDS, opened
 from tests.audit.page.example import example
 from tests.audit.page.rows import BEGIN, Row, covered, row, said, tables, unpacked
 
@@ -328,13 +328,12 @@ class Counting:
 def test_bars_of_many_groups_are_merged_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Symptom: each group took some queries over the bars of all, so 10,000 groups took half an hour."""
     asked: list[Counting] = []
-    opened = model.opened
 
     def counting(*args: Any) -> Counting:
         asked.append(Counting(opened(*args)))
         return asked[-1]
 
-    monkeypatch.setattr(model, "opened", counting)
+    monkeypatch.setattr("sidecar.audit.page.model.opened", counting)
     for groups in (2, 20):
         rows = [row("intervals", n * 10, n * 10 + 10, group_id=f"g{g}") for n in range(40) for g in range(groups)]
         rows.append(row("intervals", 0, group_id="one"))
