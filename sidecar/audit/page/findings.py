@@ -26,12 +26,15 @@ KINDS = (
 MANY = 20
 """Partitions of a stale claim that are listed."""
 FREE = """
-    create table free as select *, stop - start as lasted from (
-        select u.*, greatest(from_ms, begin) as start, least(ended(to_ms), until) as stop from unowned u join alive a
-            on u.g = a.g and begin < ended(to_ms) and until > from_ms)
+    create table free as with u as (select *, ended(to_ms) as ends from unowned),
+        a as (select u.*, coalesce(nth, 1) as first from u asof left join alive a on u.g = a.g and from_ms >= begin),
+        b as (select a.*, unnest(range(first, nth + 1)) as nth from a asof join alive b on a.g = b.g and ends > begin)
+    select *, stop - start as lasted from (select b.*, greatest(from_ms, begin) as start, least(ends, until) as stop
+        from b join alive using (g, nth))
     where stop > start qualify row_number() over (partition by id order by stop - start desc, start) = 1
 """
-"""Unowned time while the group had members, the longest part of each row: an empty group's is unowned by right."""
+"""Unowned time while the group had members, the longest part of each row: an empty group's is unowned by right. A row
+meets only the spans from the last that began before it on: a group that comes and goes has as many of both."""
 AT = 'ms, "offset", state_partition, g'
 SINCE = 'from_ms as ms, from_offset as "offset", state_partition, g'
 FOUND = (

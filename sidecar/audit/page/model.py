@@ -40,7 +40,7 @@ PACKED = {
     "owners": "select g, member_id as id, client_id, instance_id, process_id from owners order by g, m",
     "places": "select g, name from places order by g, p",
     "lives": f"select {LIFE}, client_host, rack_id from shown_members order by g, from_offset, member_id",
-    "own": f"""select {LIFE}, p, many, kind = 'classic' as classic, first_epoch, last_epoch - first_epoch as le,
+    "own": f"""select {LIFE}, p, many, kind = 'classic' as classic, first_epoch, last_epoch::bigint - first_epoch as le,
             revoking_from_ms from intervals order by g, p, from_ms, from_offset, member_id""",
     "free": f"""select g, p, {SPAN}, many, number(g, former_member_id) as m, number(g, member_id) as "to",
             grade <> 'proven' as perhaps from unowned order by g, p, from_ms, from_offset""",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from sidecar.audit.gold.frames import database
 from sidecar.audit.page import Budget, Mark, Period, build, view
+from sidecar.audit.page.findings import FREE
+from sidecar.audit.page.groups import ALIVE
 from sidecar.audit.page.pack import Pack, split_budget
+from sidecar.audit.page.source import WORDS, opened
 from tests.audit.page.example import example
 from tests.audit.page.rows import BEGIN, Row, covered, row, said, tables, unpacked
 
@@ -302,6 +306,67 @@ def test_too_many_short_bars_become_few_and_the_page_says_so() -> None:
     assert own["p"].count(1) == 1
     assert sum(own["many"]) == 501
     assert any("501 rows of intervals are drawn as" in line for line in found["leftOut"])
+
+
+class Counting:
+    """A database that counts what it is asked."""
+
+    def __init__(self, db: Any) -> None:
+        self.db, self.queries = db, 0
+
+    def __enter__(self) -> Counting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.db.close()
+
+    def __getattr__(self, name: str) -> Any:
+        self.queries += 1
+        return getattr(self.db, name)
+
+
+def test_bars_of_many_groups_are_merged_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: each group took some queries over the bars of all, so 10,000 groups took half an hour."""
+    asked: list[Counting] = []
+
+    def counting(*args: Any) -> Counting:
+        asked.append(Counting(opened(*args)))
+        return asked[-1]
+
+    monkeypatch.setattr("sidecar.audit.page.model.opened", counting)
+    for groups in (2, 20):
+        rows = [row("intervals", n * 10, n * 10 + 10, group_id=f"g{g}") for n in range(40) for g in range(groups)]
+        rows.append(row("intervals", 0, group_id="one"))
+        found = seen(owned(*rows), budget=Budget(intervals=groups * 10 + 1))
+        assert unpacked(found, "own")["many"].count(40) == groups, "one bar each"
+        merged = [line for line in found["leftOut"] if "drawn as 1 bars" in line]
+        assert len(merged) == groups and merged[1].startswith("g1: 40 rows of intervals")
+    few, many = asked
+    assert few.queries == many.queries
+
+
+def test_unowned_time_of_a_group_that_comes_and_goes_takes_no_square_of_its_lives() -> None:
+    def cpu(lives: int) -> float:
+        with database() as db:
+            db.connection.execute(f"""{WORDS} set variable until = 1::bigint;
+                create table members as select 0 as g, range * 10 as from_ms, range * 10 + 5 as to_ms
+                    from range({lives});
+                create table unowned as select 0 as g, range as id, range * 10 + 5 as from_ms, range * 10 + 11 as to_ms
+                    from range({lives})""")
+            db.connection.execute(ALIVE)
+            began = time.process_time()
+            db.connection.execute(FREE)
+            took = time.process_time() - began
+            assert db.connection.sql("select count(*), max(lasted) from free").fetchall() == [(lives - 1, 1)]
+            return took
+
+    assert any(cpu(40_000) < 20 * max(cpu(4000), 0.02) for _ in range(3))
+
+
+def test_epochs_may_be_any_number() -> None:
+    """Symptom: `Overflow in subtraction of INT32`, and no page."""
+    wide = row("intervals", 0, first_epoch=-2, last_epoch=2**31 - 1)
+    assert unpacked(seen(owned(wide)), "own")["le"] == [2**31 + 1]
 
 
 def test_what_is_over_the_budget_is_counted() -> None:
