@@ -69,7 +69,8 @@ PROPERTIES = {
     "group.streams.assignment.interval.ms": "0",
     "group.streams.max.assignment.interval.ms": "3600000",
     "group.streams.initial.rebalance.delay.ms": "0",
-    # Nothing is told again because so much time is over, and nobody is removed.
+    # Nothing is told again because so much time is over, and no member or empty group is removed.
+    "offsets.retention.check.interval.ms": "86400000",
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.session.timeout.ms": "3600000",
     "group.streams.max.heartbeat.interval.ms": "1800000",
