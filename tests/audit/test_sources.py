@@ -141,7 +141,7 @@ def test_a_file_with_a_null_or_a_column_twice(column: str, tmp_path: Path) -> No
     else:
         at = rows.column_names.index(column)
         rows = rows.set_column(at, column, pa.array([None, *rows[column].to_pylist()[1:]], rows.schema.field(at).type))
-    source = open_source(f"parquet://{put(tmp_path / 'a.parquet', rows).parent}")
+    source = open_source(f"parquet://{put(tmp_path / 'a.parquet', rows)}")
     with pytest.raises(AuditError, match=r"a\.parquet cannot be read: "):
         [list(split()) for split in source.splits(source.bounds())]
 
@@ -150,7 +150,7 @@ def test_a_folder_of_no_day(tmp_path: Path) -> None:
     """Symptom: its files were left out, without a word."""
     named = put(tmp_path / "day=x/a.parquet", all_rows().drop_columns(["day"])).parent
     with pytest.raises(AuditError, match=r"a\.parquet cannot be read: .*'x'"):
-        open_source(f"parquet://{named.parent}").bounds()
+        open_source(f"parquet://{named}").bounds()
 
 
 @pytest.mark.parametrize(
