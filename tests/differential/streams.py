@@ -30,6 +30,7 @@ HEARTBEAT_FIELDS, STATUSES, TASKS, ENDPOINT_EPOCH = 10, 5, 6, 7
 TARGET, TOPOLOGY = 9, 7
 """Columns of a member in a description, and of the description."""
 ROLES = ("active", "standby", "warmup")
+Answer = tuple[Any, ...]
 Owned = dict[str, dict[str, list[int]]]
 """Role -> subtopology -> partitions."""
 
@@ -350,8 +351,7 @@ class StreamsSide(Side):
             return lists_with_due_target(ours, theirs)
         if s.verb == "describe":  # a due target is computed by a timer, at Kafka by the next heartbeat
             members = all(
-                ours[6][m][:TARGET] + ours[6][m][TARGET + 1 :] == theirs[6][m][:TARGET] + theirs[6][m][TARGET + 1 :]
-                for m in ours[6].keys() & theirs[6].keys()
+                _but(ours[6][m], TARGET) == _but(theirs[6][m], TARGET) for m in ours[6].keys() & theirs[6].keys()
             )
             if ours[:1] == theirs[:1] == (Code.GROUP_ID_NOT_FOUND,):
                 return only_offsets(ours, theirs)
@@ -369,7 +369,7 @@ class StreamsSide(Side):
             return True
         # an answer that may be lost is told once more
         again = ours[TASKS] is not None and theirs[TASKS] is None and ours[TASKS] == self.given.get(s.member)
-        return again and ours[:TASKS] + ours[TASKS + 1 :] == theirs[:TASKS] + theirs[TASKS + 1 :]
+        return again and _but(ours, TASKS) == _but(theirs, TASKS)
 
     def _of_now(self, ours: Any, theirs: Any) -> bool:
         """The numbers of partitions are those of now, at Kafka those of the last heartbeat, or 0."""
@@ -384,12 +384,13 @@ class StreamsSide(Side):
         if isinstance(theirs, tuple) and theirs[0] == UNKNOWN_SERVER_ERROR and self.served:
             unready = isinstance(ours, tuple) and any(code in NOT_READY for code, _ in ours[STATUSES])
             return "endpoints of a topology that is not ready" if unready else ""
-        if _comes_back(ours, theirs):
-            return "a member comes back before the next target"
-        if len(self.epochs) == 1 and _made_of_offsets(ours, theirs):
-            return "a group that had only offsets"
-        if self.moved and _withheld(ours, theirs):
-            return "a task that another member of the process has still"
+        if isinstance(ours, tuple) and isinstance(theirs, tuple) and len(ours) == len(theirs) == HEARTBEAT_FIELDS:
+            if _comes_back(ours, theirs):
+                return "a member comes back before the next target"
+            if len(self.epochs) == 1 and _made_of_offsets(ours, theirs):
+                return "a group that had only offsets"
+            if self.moved and _withheld(ours, theirs):
+                return "a task that another member of the process has still"
         return "a refused member takes the tasks" if self.taken else ""
 
     # ---- looking --------------------------------------------------------------------------------------------
@@ -432,31 +433,31 @@ NEW_CODES_SINCE = 9
 """Version of OffsetCommit that knows the errors of groups with epochs."""
 
 
-def _comes_back(ours: object, theirs: object) -> bool:
+def _but(answer: Answer, field: int) -> Answer:
+    """Returns the answer without this field."""
+    return answer[:field] + answer[field + 1 :]
+
+
+def _comes_back(ours: Answer, theirs: Answer) -> bool:
     """docs/reference/differences.md: under the same member id, and Kafka gives it the tasks that it had."""
-    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
-        return False
     waits = ours[STATUSES] == theirs[STATUSES] and any(code == ASSIGNMENT_DELAYED for code, _ in ours[STATUSES])
     return bool(
         waits and ours[TASKS] and theirs[TASKS] and not any(ours[TASKS].values()) and any(theirs[TASKS].values())
     )
 
 
-def _made_of_offsets(ours: object, theirs: object) -> bool:
+def _made_of_offsets(ours: Answer, theirs: Answer) -> bool:
     """docs/reference/differences.md: of a classic group that a commit has made, Kafka makes a streams group in another
     endpoint epoch than it tells."""
-    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
-        return False
-    return (*ours[:ENDPOINT_EPOCH], 1, *ours[ENDPOINT_EPOCH + 1 :]) == theirs and ours[ENDPOINT_EPOCH] == 0
+    epochs = ours[ENDPOINT_EPOCH], theirs[ENDPOINT_EPOCH]
+    return epochs == (0, 1) and _but(ours, ENDPOINT_EPOCH) == _but(theirs, ENDPOINT_EPOCH)
 
 
-def _withheld(ours: object, theirs: object) -> bool:
+def _withheld(ours: Answer, theirs: Answer) -> bool:
     """docs/reference/differences.md: Kafka forgets that a member has a standby task when another one of its process
     gives that up, which has come there with it."""
-    if not isinstance(ours, tuple) or not isinstance(theirs, tuple) or not len(ours) == len(theirs) == HEARTBEAT_FIELDS:
-        return False
     less, more = ours[TASKS], theirs[TASKS]
-    same = ours[:TASKS] + ours[TASKS + 1 :] == theirs[:TASKS] + theirs[TASKS + 1 :]
+    same = _but(ours, TASKS) == _but(theirs, TASKS)
     return bool(same and less and more) and all(
         set(partitions) <= set(more[r].get(s, ())) for r in ROLES for s, partitions in less[r].items()
     )
@@ -465,7 +466,7 @@ def _withheld(ours: object, theirs: object) -> bool:
 def only_offsets(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
     """docs/reference/differences.md: to the broker there is a classic group where only offsets are."""
     texts = ours[1], theirs[1]
-    same = ours[:1] + ours[2:] == theirs[:1] + theirs[2:]
+    same = _but(ours, 1) == _but(theirs, 1)
     return same and texts == ("Group G not found.", "Group G is not a streams group.")
 
 

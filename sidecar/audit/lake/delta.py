@@ -37,6 +37,11 @@ class _Opened(NamedTuple):
     made: int | None
     batch: int
 
+    @classmethod
+    def of(cls, folder: Folder, log: DeltaTable) -> _Opened:
+        batch = log.transaction_version(APP)
+        return cls(log, _made(folder, log.version()), -1 if batch is None else batch)
+
 
 class DeltaTables:
     def __init__(self, root: Folder) -> None:
@@ -71,10 +76,10 @@ class DeltaTables:
         known = self._opened.pop(str(folder), None)
         if known is None or known.made is None or _made(folder, known.log.version()) != known.made:
             log = _open(folder)
-            known = None if log is None else _opened(folder, log)
+            known = None if log is None else _Opened.of(folder, log)
         elif _made(folder, (version := known.log.version()) + 1) is not None:
             known.log.update_incremental()
-            known = known if known.log.version() == version else _opened(folder, known.log)
+            known = known if known.log.version() == version else _Opened.of(folder, known.log)
         if known is not None:
             self._opened[str(folder)] = known
         return known
@@ -195,11 +200,6 @@ def _made(folder: Folder, version: int) -> int | None:
         return (folder / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns
     except OSError:  # another error than a missing entry is raised when the table is opened
         return None
-
-
-def _opened(folder: Folder, log: DeltaTable) -> _Opened:
-    batch = log.transaction_version(APP)
-    return _Opened(log, _made(folder, log.version()), -1 if batch is None else batch)
 
 
 def _open(folder: Folder) -> DeltaTable | None:
