@@ -143,6 +143,12 @@ class Streams(Epochs):
     num_standby_replicas: int = Field(0, ge=0, description="Standby replicas of each task with state.")
     max_standby_replicas: int = Field(2, ge=0, description=f"{MOST}streams.num.standby.replicas.")
     max_size: int = Field(INT_MAX, ge=1, description="Members of a group.")
+    max_tasks: int = Field(
+        100_000,
+        ge=1,
+        description="Active tasks of a group; one more: STREAMS_INVALID_TOPOLOGY. Kafka's limit is a record of 1 MiB, "
+        "that is 131,000 tasks of one member.",
+    )
     assignors: tuple[str, ...] = Field(
         ("sticky",),
         min_length=1,

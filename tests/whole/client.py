@@ -79,6 +79,9 @@ class Judge(Protocol):
     def disputed(self, txn_id: str) -> bool:
         """Some broker has not heard who coordinates this id."""
 
+    def timed_out(self, producer_id: int, epoch: int) -> bool:
+        """The coordinator of transactions has ended this producer's transaction, and fenced who goes on with it."""
+
     def owns(self, client: Client) -> None:
         """Called when the client has taken partitions, or given some up."""
 
@@ -299,8 +302,8 @@ class Client:
         which go on meanwhile. False: it must join again."""
         return True
 
-    def transaction_is_late(self) -> bool:
-        return self._producer is not None and self._producer.late
+    def transaction_has_timed_out(self) -> bool:
+        return self._producer is not None and self.judge.timed_out(*self._producer.now)
 
     def producer_is_forgotten(self, code: int) -> bool:
         """By a broker that is cut off: where it takes the transactional id to be coordinated nobody knows the producer

@@ -58,6 +58,9 @@ class Doorkeeper:
     def disputed(self, txn_id: str) -> bool:
         return self._judge.disputed(txn_id)
 
+    def timed_out(self, producer_id: int, epoch: int) -> bool:
+        return self._judge.timed_out(producer_id, epoch)
+
     def owns(self, client: Client) -> None:
         if client.owned:
             self._wrong(client, f"owns {sorted(client.owned)}")

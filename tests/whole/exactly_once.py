@@ -56,11 +56,8 @@ class Producer:
         self._id, self._epoch = -1, -1
         self._conn: BrokerConnection | None = None
         self._began_ms = 0.0
-
-    @property
-    def late(self) -> bool:
-        """The transaction is older than its timeout: its coordinator may have ended it, and fenced who goes on."""
-        return self._client.proc.universe.now_ms - self._began_ms >= TIMEOUT_MS
+        self.now = (-1, -1)
+        """Producer id and epoch of the present transaction, or of the last one."""
 
     async def commit(self, offsets: Mapping[Place, int]) -> End:
         """One transaction. Whoever cancels this leaves it to its timeout, or to the next InitProducerId."""
@@ -69,6 +66,7 @@ class Producer:
         who, self._id = (self._id, self._epoch), -1
         if not ready:
             who = await self._init()
+        self.now = who
         self._began_ms = self._client.proc.universe.now_ms
         if not self._newer:
             req = ao.AddOffsetsToTxnRequest(self.txn_id, *who, self._client.habits.group_id)

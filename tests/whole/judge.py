@@ -265,7 +265,7 @@ class Judge:
         )
         fenced |= code in OF_INSTANCES and self.moving.has_heard(h.group_id, client.member_id)
         no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
-        of_transactions = client.transaction_is_late() or client.producer_is_forgotten(code)
+        of_transactions = client.transaction_has_timed_out() or client.producer_is_forgotten(code)
         earned = client.leaving or no_member or (what == "TxnOffsetCommit" and of_transactions)
         if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
@@ -388,6 +388,9 @@ class Judge:
         place = self._place_of(txn_id)
         leader, nodes = self.kafka.leader(*place), self.kafka.cluster.nodes.values()
         return any((known := n.image.partition(*place)) is None or known.leader != leader for n in nodes if n.up)
+
+    def timed_out(self, producer_id: int, epoch: int) -> bool:
+        return (producer_id, epoch) in self.kafka.cluster.timed_out
 
     def _place_of(self, txn_id: str) -> tuple[str, int]:
         return TRANSACTIONS, partition_for(txn_id, len(self.kafka.cluster.leaders(TRANSACTIONS)))

@@ -17,6 +17,7 @@ from sidecar.coordinator.moves.core_client import CoreClient
 from sidecar.coordinator.moves.managed_groups import Rules
 from sidecar.coordinator.moves.native_groups import NativeGroups
 from sidecar.coordinator.moves.unstable_groups import UnstableGroups
+from sidecar.core.streams.config import STREAMS
 from sidecar.core.vocabulary.errors import Code, name_of
 from sidecar.kafka.cluster import ConnectionLost
 from sidecar.kafka.native import Native
@@ -111,7 +112,7 @@ class Adoptions:
             if self._natives.fleet.none_coordinates(group.kind):
                 return Outcome.NO_MEMBERS
             await self._unstable.postpone(group_id, f"taken in when all do: {unserved}")
-        elif problem := unserved or obstacle(group):
+        elif problem := unserved or obstacle(group, self._core.settings(STREAMS, group_id).max_tasks):
             await self._unstable.give_up(group_id, problem)
         elif not group.stable:
             await self._unstable.postpone(group_id, f"it is {group.state} at the broker: taken in when it is stable")

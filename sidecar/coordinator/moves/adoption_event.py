@@ -7,7 +7,6 @@ from sidecar.core.consumer.adoption import AdoptConsumer, NativeConsumer
 from sidecar.core.runtime.events import Event
 from sidecar.core.share.adoption import AdoptShare, NativeShareMember
 from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
-from sidecar.core.streams.partitions import TASKS_MAX
 from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology
 from sidecar.kafka.native import CLASSIC, CONSUMER, SHARE, STREAMS, Member, Native, tasks
 from sidecar.wire.generated import streams_group_describe as td
@@ -16,15 +15,16 @@ SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
 """Timeouts of adopted members: clients' defaults, as brokers do not describe them. They count until the next join."""
 
 
-def obstacle(group: Native) -> str:
-    """Returns why this group cannot be taken in even when it is stable; "" if it can."""
+def obstacle(group: Native, max_tasks: int) -> str:
+    """Returns why this group cannot be taken in even when it is stable; "" if it can. `max_tasks`: of a streams
+    group."""
     if group.kind == CONSUMER and any(m.classic for m in group.members):
         return "it is a consumer group with members of the classic protocol; wait until it is one or the other"
     if group.kind == STREAMS and group.members and group.topology is None:
         return "it is a streams group without a topology"
     active = (t for m in group.members if m.streams is not None for t in m.streams.assignment.active_tasks)
-    if (tasks := sum(len(t.partitions) for t in active)) > TASKS_MAX:
-        return f"it is a streams group of {tasks} tasks, and may have {TASKS_MAX} at most"
+    if (tasks := sum(len(t.partitions) for t in active)) > max_tasks:
+        return f"it is a streams group of {tasks} tasks, and may have {max_tasks} at most"
     return ""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.core.runtime.events import Answer, Event
@@ -16,11 +17,13 @@ COORDINATORS_OWN = (1 << 16) - 1
 
 
 class CoreClient:
-    """Client of the core. `run_commands()` carries out the core's commands. The answers come as they come to a front,
-    by `from_coordinator`."""
+    """Client of the core. `configs[(kind, group)]`: the settings in force; `run_commands()` carries out the core's
+    commands. The answers come as they come to a front, by `from_coordinator`."""
 
-    def __init__(self, service: Service, run_commands: Callable[[], None]) -> None:
-        self._service = service
+    def __init__(
+        self, service: Service, configs: Mapping[tuple[str, str], Any], run_commands: Callable[[], None]
+    ) -> None:
+        self._service, self._configs = service, configs
         self._run_commands = run_commands
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
@@ -50,6 +53,10 @@ class CoreClient:
     def serves_group(self, group_id: str) -> bool:
         """Returns whether this sidecar is the group's coordinator, whether the group exists or not."""
         return self.serves(self._service.partition_of(group_id))
+
+    def settings(self, kind: str, group_id: str) -> Any:
+        """Returns the settings that a group of this kind works with here."""
+        return self._configs[kind, group_id]
 
     def has(self, group_id: str) -> bool:
         return self._service.owner_of(group_id).has(group_id)

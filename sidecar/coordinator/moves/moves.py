@@ -11,9 +11,10 @@ of the broker's group that is a member here was taken in, and is removed there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from sidecar.coordinator.clock import now
 from sidecar.coordinator.moves.adoption import Adoptions, Outcome
@@ -62,12 +63,13 @@ class MoveSettings:
 
 @dataclass(frozen=True)
 class MovePorts:
-    """The coordinator's calls. `leader_of(partition)`: node id of the broker of its groups, -1 while unknown;
-    `run_commands()`: carries out the core's commands; `store(group, values, why)`: writes settings;
-    `placeholder_gone(group)`: whether no placeholder is left at the broker; `vacate(group)`: removes a placeholder that
-    is left of a group without records; `fleet`: all sidecars' kinds; `send_rules()`: sends the rules to all fronts;
-    `turn_queue`: for requests that go on together."""
+    """The coordinator's calls. `configs[(kind, group)]`: the settings in force; `leader_of(partition)`: node id of the
+    broker of its groups, -1 while unknown; `run_commands()`: carries out the core's commands;
+    `store(group, values, why)`: writes settings; `placeholder_gone(group)`: whether no placeholder is left at the
+    broker; `vacate(group)`: removes a placeholder that is left of a group without records; `fleet`: all sidecars'
+    kinds; `send_rules()`: sends the rules to all fronts; `turn_queue`: for requests that go on together."""
 
+    configs: Mapping[tuple[str, str], Any]
     leader_of: Callable[[int], int]
     run_commands: Callable[[], None]
     store: Store
@@ -101,7 +103,7 @@ class Moves:
         self._queued: dict[str, deque[Dispatch]] = {}
         """Group id -> its requests that go on in later turns of the loop; newer requests of the group come behind
         them."""
-        self.core = CoreClient(service, ports.run_commands)
+        self.core = CoreClient(service, ports.configs, ports.run_commands)
         natives = NativeGroups(service, self.core, cluster, ports.leader_of, ports.fleet)
         self.unstable = UnstableGroups(settings.patience, rules, self.core, natives, ports.store, figures, log, tasks)
         self.adoptions = Adoptions(

@@ -179,6 +179,7 @@ class Coordinator:
                 raise ConnectionLost(str(exc)) from exc
 
         return MovePorts(
+            configs=self.requests.configs.groups,
             leader_of=self.leader_of,
             run_commands=self._run_commands,
             store=store,

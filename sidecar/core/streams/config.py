@@ -27,6 +27,8 @@ class StreamsConfig(ModernConfig):
     rack_aware_assignment_tags: tuple[str, ...] = ()
     acceptable_recovery_lag: int = 10_000
     task_offset_interval_ms: int = 60_000
+    max_tasks: int = 100_000
+    """Active tasks of a group, over all members."""
     refuse_commits_of_others: bool = True
     """Refuses a commit for a task that is active at another member, though the committing member is in the present
     epoch. Kafka accepts it."""

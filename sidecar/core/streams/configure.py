@@ -18,7 +18,7 @@ Why = tuple[str, Reason]
 
 
 def configured_with(
-    group: StreamsGroup, topology: Topology, image: TopicImage, soft: StreamsSoft
+    group: StreamsGroup, topology: Topology, image: TopicImage, soft: StreamsSoft, max_tasks: int | None = None
 ) -> ConfiguredTopology:
     """Returns the configured topology. `topology`: the group's, or its next one. Raises STREAMS_INVALID_TOPOLOGY."""
     metadata_hash, known = group.hash_over(image, topology), soft.configured
@@ -30,7 +30,7 @@ def configured_with(
         known_topic = by_name.get(topic)
         return None if known_topic is None else known_topic.partitions
 
-    configured = configure(topology, partitions_of)
+    configured = configure(topology, partitions_of, max_tasks)
     soft.configured = (topology, metadata_hash, configured)
     return configured
 
@@ -39,8 +39,9 @@ def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
     """Returns the configured topology of a group that has one. An invalid topology counts as not ready: the heartbeats
     of its members are refused with the error (step.py), and timers and runs go on."""
     assert group.topology is not None
+    max_tasks = config_of(turn, group.group_id).max_tasks
     try:
-        return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id))
+        return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id), max_tasks)
     except CoordinatorError as exc:
         return ConfiguredTopology(group.topology.epoch, status=incorrectly_partitioned(str(exc)))
 
@@ -51,7 +52,8 @@ def refresh(turn: Turn, group: StreamsGroup) -> None:
     if group.topology is None:
         return
     try:
-        configured = configured_with(group, group.topology, turn.image, soft)
+        max_tasks = config_of(turn, group.group_id).max_tasks
+        configured = configured_with(group, group.topology, turn.image, soft, max_tasks)
     except CoordinatorError:
         return
     why = changed(turn, group, configured)

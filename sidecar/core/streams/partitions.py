@@ -23,9 +23,6 @@ from sidecar.core.streams.topology import Subtopology, TopicInfo, Topology, inva
 PartitionsOf = Callable[[str], int | None]
 """Topic -> its number of partitions; None: it does not exist."""
 DEFAULT_REPLICATION = -1
-TASKS_MAX = 100_000
-"""Most active tasks of a group. Its clients choose how many subtopologies read a topic, so that a request of 100 KB
-makes millions of tasks. Kafka's limit is a record of 1 MiB: 131,000 tasks of one member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class _NotReady(Exception):
         self.status = status
 
 
-def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopology:
+def configure(topology: Topology, partitions_of: PartitionsOf, max_tasks: int | None = None) -> ConfiguredTopology:
     """Computes partition counts and tasks of a topology that has passed `check_topology`. Raises
     STREAMS_INVALID_TOPOLOGY where Kafka fails the request and returns no status."""
     try:
@@ -88,7 +85,8 @@ def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopo
             i: _configured(by_id[i], _partition_counts(partitions_of, decided), decided)
             for i in sorted(by_id, key=compare_order)
         }
-        _check_size(configured.values())
+        if max_tasks is not None:
+            _check_size(configured.values(), max_tasks)
         to_create = _to_create(topology, configured, partitions_of)
     except _NotReady as exc:
         return ConfiguredTopology(topology.epoch, status=exc.status)
@@ -96,11 +94,11 @@ def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopo
     return ConfiguredTopology(topology.epoch, configured, to_create, status)
 
 
-def _check_size(subtopologies: Iterable[ConfiguredSubtopology]) -> None:
-    """Refuses a topology with so many tasks that their records do not fit into a batch, and reconciling a member stops
-    the sidecar for seconds."""
-    if (tasks := sum(s.tasks for s in subtopologies)) > TASKS_MAX:
-        raise invalid(f"The topology has {tasks} tasks, and a group may have {TASKS_MAX} at most.")
+def _check_size(subtopologies: Iterable[ConfiguredSubtopology], max_tasks: int) -> None:
+    """Refuses a topology with too many tasks. Clients choose how many subtopologies read a topic, so that a request of
+    100 KB makes millions of tasks: their records fit into no batch, and reconciling a member takes seconds."""
+    if (tasks := sum(s.tasks for s in subtopologies)) > max_tasks:
+        raise invalid(f"The topology has {tasks} tasks, and a group may have {max_tasks} at most.")
 
 
 def _check_sources(topology: Topology, partitions_of: PartitionsOf) -> None:

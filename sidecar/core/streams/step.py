@@ -102,7 +102,7 @@ def check(group: StreamsGroup, hb: StreamsHeartbeat, config: StreamsConfig, turn
     if topology is None:
         raise must_rejoin(member, "the group has no topology")
     soft: StreamsSoft = turn.soft_of(hb.group_id) if turn.groups.get(hb.group_id) is group else StreamsSoft()
-    configured = configured_with(group, topology, turn.image, soft)
+    configured = configured_with(group, topology, turn.image, soft, config.max_tasks)
     if configured.ready:
         check_tasks(configured, hb)
     elif group.topology_partial and not brought and turn.now.mono_ms >= soft.whole_asked_until_ms:

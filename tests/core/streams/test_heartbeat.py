@@ -9,7 +9,6 @@ from msgspec import structs
 
 from sidecar.core.runtime.events import DeleteGroup, Rebalance
 from sidecar.core.runtime.member_limits import GROUP_BYTES, MemberLimits
-from sidecar.core.streams import partitions
 from sidecar.core.streams.adoption import AdoptStreams, NativeStreamsMember
 from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.streams.events import StreamsHeartbeat, StreamsHeartbeatReply, TopicsCreated
@@ -90,9 +89,8 @@ def test_tasks_take_memory_that_counts() -> None:
     assert group.held_bytes == group.topology_bytes
 
 
-def test_a_topic_that_grows_beyond_the_limit_of_tasks_gives_nobody_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "TASKS_MAX", 4)
-    world = World()
+def test_a_topic_that_grows_beyond_the_limit_of_tasks_gives_nobody_any() -> None:
+    world = World(quick(max_tasks=4))
     world.grow({"in": 4})
     clients = [Client(world, f"m{i}", topology=Topology(1, (Subtopology("0", ("in",)),))) for i in range(2)]
     for c in (*clients, *clients):

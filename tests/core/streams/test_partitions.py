@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from sidecar.core.streams.config import StreamsConfig
 from sidecar.core.streams.internal_topics import NewTopic
-from sidecar.core.streams.partitions import TASKS_MAX, configure, repartition_counts
+from sidecar.core.streams.partitions import configure, repartition_counts
 from sidecar.core.streams.status_texts import Status, StatusCode
 from sidecar.core.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from sidecar.core.vocabulary.errors import Code, CoordinatorError
@@ -57,13 +58,14 @@ def test_a_topology_has_no_more_tasks_than_a_group_may_have() -> None:
     event loop stood still for 20 s, and the record of the member's tasks fitted into no batch: its partition of the
     state topic was rebuilt again and again, for all groups."""
     topology = Topology(0, tuple(Subtopology(str(i), ("in",)) for i in range(100)))
-    assert configure(topology, {"in": TASKS_MAX // 100}.get).ready
-    with pytest.raises(CoordinatorError, match=f"has {TASKS_MAX + 100} tasks, and a group may have {TASKS_MAX}") as e:
-        configure(topology, {"in": TASKS_MAX // 100 + 1}.get)
+    most = StreamsConfig().max_tasks
+    assert configure(topology, {"in": most // 100}.get, most).ready
+    with pytest.raises(CoordinatorError, match=f"has {most + 100} tasks, and a group may have {most}") as e:
+        configure(topology, {"in": most // 100 + 1}.get, most)
     assert e.value.code == Code.STREAMS_INVALID_TOPOLOGY
     fixed = (Subtopology("0", ("in",), ("r",)), Subtopology("1", (), (), (TopicInfo("r", 2**31 - 1),)))
     with pytest.raises(CoordinatorError):
-        configure(Topology(0, fixed), {"in": 1}.get)
+        configure(Topology(0, fixed), {"in": 1}.get, most)
 
 
 def copartitioned(*repartition: TopicInfo, groups: tuple[CopartitionGroup, ...]) -> Topology:

@@ -44,6 +44,8 @@ class SimCluster:
         self.share_state: set[tuple[str, bytes, int]] = set()
         """Group, topic id and partition: what the share coordinator has initialised."""
         self.share_coordinator_away = False
+        self.timed_out: set[tuple[int, int]] = set()
+        """Producer id and epoch of each transaction that its coordinator has ended for its timeout."""
         self.slow_disk_ms: dict[int, float] = {}
         """Added to each append of a broker."""
         self.on_committed: Callable[[str, int], None] = lambda topic, partition: None

@@ -107,6 +107,7 @@ class TxnShard(Shard):
             kept_ms = self.node.settings.number("transactional.id.expiration.ms")
             for t in [t for t in self.txns.values() if t.txn_id not in self.pending]:
                 if t.state is State.ONGOING and t.start_ms + t.timeout_ms < now_ms:
+                    self.node.cluster.timed_out.add((t.producer_id, t.epoch))
                     self.fence(t, lambda code, i, e: None)
                 elif t.state not in (State.ONGOING, *PREPARED) and t.update_ms + kept_ms <= now_ms:
                     self._forget(t)
