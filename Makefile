@@ -71,6 +71,7 @@ coverage: $(READY) kafka
 kafka: $(READY)
 	@$(BIN)/python -m sidecar.drill.artifacts $(sort $(KAFKA) $(ANCHORS))
 	@$(BIN)/python -m sidecar.drill.archive $(KAFKA)
+	@$(BIN)/python -m tests.harness.spark_archive
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks.$(subst -,_,$(NAME)) $(ARGS)

@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.harness import spark_archive
+
 pytest_plugins = ("tests.harness.tiers", "tests.harness.costs", "tests.harness.worlds")
 ROOT = Path(__file__).resolve().parent.parent
 if sys.dont_write_bytecode:
@@ -21,6 +23,8 @@ MEMORY, ROOM = Path("/dev/shm"), 8 << 30
 if MEMORY.is_dir() and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM:
     # A broker syncs its files with every topic that is made: on a disk that is half of what some tests cost.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+spark_archive.use()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So begins what a shell runs in the background, and each process that a test starts and interrupts.

@@ -121,6 +121,7 @@ def works_with_the_extra(sidecar: str, env: dict[str, str], folder: Path) -> Non
     assert java.returncode == 3 and "Java" in java.stderr.splitlines()[-1] and java.stdout == "", java
 
 
+@pytest.mark.tier("nightly")
 def test_without_a_compiler_the_source_is_installed_with_kernels_in_python(built: Path, tmp_path: Path) -> None:
     (source,) = built.glob("*.tar.gz")
     env = installed(tmp_path / "venv", source)

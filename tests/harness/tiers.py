@@ -4,6 +4,7 @@ A test belongs to the tier of its folder (FOLDERS), and to `quick` where the tab
 `@pytest.mark.tier("test")`, `("all")` or `("nightly")` moves a test, a class or a module to a later tier. A test that
 needs Kafka's jars starts a JVM, so it is never in `quick`. Each command runs its own tier and the tiers before it.
 `pytest FILE` without `--tier` runs everything in the file. Random tests play more seeds, and other ones, in each tier.
+Of cases with the mark `drawn`, each run plays some, and nightly all.
 
 Tests that share a world (worlds.py) run in one process, one after the other: the world is their xdist group. It ends
 with the last of them, because brokers and Spark cost processor time also while nobody uses them.
@@ -64,6 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", 'tier(name): the first command that runs this test: "test", "all" or "nightly"')
+    config.addinivalue_line(
+        "markers", "drawn(share): each run plays this share of the cases, other ones each time; nightly plays all"
+    )
     config.addinivalue_line(
         "markers", "needs(program, ...): skipped, with this reason, where one of them is not installed"
     )
@@ -153,13 +157,22 @@ def pytest_collection() -> Any:
         gc.freeze()
 
 
+def _is_drawn(item: pytest.Item, share: float, wanted: tuple[str, ...]) -> bool:
+    """Returns whether this run plays a case of a test of which it plays a share."""
+    if "nightly" in wanted:
+        return True
+    return tier_of(item) in wanted and random.Random(f"{os.environ[FIRST_SEED]} {item.name}").random() < share
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = _wanted(config)
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         again = "seeds" in getattr(item, "fixturenames", ()) and TIERS.index(tier_of(item)) < TIERS.index(wanted[0])
-        (kept if again or tier_of(item) in wanted else left_out).append(item)
+        drawn = item.get_closest_marker("drawn")
+        wants = again or tier_of(item) in wanted if drawn is None else _is_drawn(item, drawn.args[0], wanted)
+        (kept if wants else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     for item in kept:

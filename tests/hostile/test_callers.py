@@ -37,6 +37,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
         yield at
 
 
+@pytest.mark.drawn(0.5)
 @pytest.mark.parametrize(("world", "user", "name"), EACH)
 def test_others_notice_little(attacked: Callable[[str], AttackedSidecar], world: str, user: str, name: str) -> None:
     effect = attacked(world).attacked(name, user, SECONDS)

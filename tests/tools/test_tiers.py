@@ -82,5 +82,33 @@ def test_a_skip_is_a_failure_in_late_tiers(source: str, tmp_path: Path, root: Pa
     assert strict.returncode not in codes and "nothing may be skipped in this tier" in strict.stdout
 
 
+DRAWN = """
+import pytest
+
+@pytest.mark.tier("all")
+@pytest.mark.drawn(0.5)
+@pytest.mark.parametrize("n", range(40))
+def test_a(n): ...
+"""
+
+
+@pytest.mark.tier("test")  # it runs pytest
+def test_each_run_draws_other_cases_and_the_night_plays_all(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(DRAWN)
+    plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-c", os.devnull, *plugins, str(tmp_path)]
+
+    def played(*more: str, seed: int = 1) -> set[str]:
+        env = {**os.environ, "FIRST_SEED": str(seed)}
+        out = subprocess.run([*command, *more], cwd=root, capture_output=True, text=True, check=False, env=env).stdout
+        return {line for line in out.splitlines() if "::" in line}
+
+    first, other = played("--only-tier", "all"), played("--only-tier", "all", seed=2)
+    assert 10 < len(first) < 30 and first != other
+    assert played("--tier", "all") == first
+    assert not played("--tier", "test")
+    assert len(played("--only-tier", "nightly")) == len(played("--tier", "nightly")) == 40
+
+
 def test_a_world_goes_on_for_the_next_one_of_its_tests() -> None:
     assert over("kafka", "kafka") == over("", "kafka") == over("tests/x.py", "") == []

@@ -26,6 +26,7 @@ MUST = {
 """The figure that a scene is about. Chance decides whether it comes to that: in some of the seeds it must. The second
 is the first seed that is played, because seeds before it were not about it."""
 MOVE_SEEDS = 12
+NIGHTLY = pytest.mark.tier("nightly")
 OF_MOVES = {MOVES: "classic", MOVES_SHARE: "share", MOVES_STREAMS: "streams"}
 SELDOM = (Step.POSTPONED, Step.SENT, Step.GIVEN_UP)
 """Steps that are over within milliseconds, or that a group need not come to."""
@@ -56,7 +57,7 @@ def test_a_scene_is_about_something(name: str) -> None:
 
 
 @pytest.mark.tier("all")
-@pytest.mark.parametrize("group_id", OF_MOVES)
+@pytest.mark.parametrize("group_id", [MOVES, *(pytest.param(m, marks=NIGHTLY) for m in (MOVES_SHARE, MOVES_STREAMS))])
 def test_an_owner_dies_at_each_step_of_a_move(group_id: str) -> None:
     """In some of a few seeds, which are always the same."""
     name = f"owners_die_in_moves_of_a_{OF_MOVES[group_id]}_group"
