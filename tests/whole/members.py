@@ -123,6 +123,8 @@ class ClassicMember(Client):
         await self._leave()
 
     async def still_in(self) -> bool:
+        if self.epoch < 0:  # it has been told so, and joins again
+            return False
         now_ms = self.proc.universe.now_ms
         if now_ms < self._beat_ms + self.habits.heartbeat_ms:
             return True
