@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ from sidecar.drill.artifacts import ArtifactError, cache_dir, java
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM of each spark-submit, pyspark's among them."""
-LIMIT_S = 300.0
+LIMIT_S, KEPT_S = 300.0, 7 * 86_400.0
 DRIVE = "drive"
 
 
@@ -56,6 +57,9 @@ def make() -> Path:
     env = {**os.environ, OPTIONS: f"-XX:ArchiveClassesAtExit={making} -Xlog:disable"}
     subprocess.run([sys.executable, __file__, DRIVE], env=env, check=True, timeout=LIMIT_S)
     making.rename(made)
+    for other in made.parent.glob("*.jsa"):  # 190 MB each, one for each clone
+        if other.stat().st_mtime < time.time() - KEPT_S:
+            other.unlink()
     return made
 
 
