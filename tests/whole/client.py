@@ -305,11 +305,11 @@ class Client:
     def transaction_has_timed_out(self) -> bool:
         return self._producer is not None and self.judge.timed_out(*self._producer.now)
 
-    def producer_is_forgotten(self, code: int) -> bool:
-        """By a broker that is cut off: where it takes the transactional id to be coordinated nobody knows the producer
-        id that was given out since."""
-        mine = self._producer
-        return mine is not None and code == Err.INVALID_PRODUCER_ID_MAPPING and self.judge.disputed(mine.txn_id)
+    def producer_is_newer(self, code: int) -> bool:
+        """A broker that is cut off does not know the producer: where it takes the transactional id to be coordinated
+        nobody has heard of the id, or of the epoch, that was given out since."""
+        mine, codes = self._producer, (Err.INVALID_PRODUCER_ID_MAPPING, Err.INVALID_PRODUCER_EPOCH)
+        return mine is not None and code in codes and self.judge.disputed(mine.txn_id)
 
     async def commit(self) -> None:
         """Commits what it has come to."""

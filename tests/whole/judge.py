@@ -265,7 +265,7 @@ class Judge:
         )
         fenced |= code in OF_INSTANCES and self.moving.has_heard(h.group_id, client.member_id)
         no_member = what == "OffsetFetch" and code == Code.UNKNOWN_MEMBER_ID
-        of_transactions = client.transaction_has_timed_out() or client.producer_is_forgotten(code)
+        of_transactions = client.transaction_has_timed_out() or client.producer_is_newer(code)
         earned = client.leaving or no_member or (what == "TxnOffsetCommit" and of_transactions)
         if api in ENDS and ends(api, code) and not (earned or (h.instance_id and fenced)):
             self._wrong(f"{client.name}: {what} is answered {name_of(code)}, which ends {', '.join(ends(api, code))}")
