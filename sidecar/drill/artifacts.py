@@ -52,14 +52,23 @@ def java() -> str:
 
 def archive_file(version: str) -> Path:
     """Return the path of the archive of this Kafka's classes for this Java, which archive.py may have made."""
+    return archive_in(cache_dir() / f"kafka-{version}")
+
+
+def archive_in(folder: Path, *of: object) -> Path:
+    """Return the path of an archive of classes for this Java, and for what else it is made `of`."""
     binary = Path(java()).resolve()
-    which = zlib.crc32(f"{binary} {binary.stat().st_mtime_ns}".encode())
-    return cache_dir() / f"kafka-{version}" / f"classes-{which:08x}.jsa"
+    which = zlib.crc32(" ".join(map(str, (binary, binary.stat().st_mtime_ns, *of))).encode())
+    return folder / f"classes-{which:08x}.jsa"
 
 
 def class_archive(version: str) -> tuple[str, ...]:
+    """Return the options with which a JVM takes the classes from the archive of this Kafka, if there is one."""
+    return archive_options(archive_file(version))
+
+
+def archive_options(file: Path) -> tuple[str, ...]:
     """Return the options with which a JVM takes the classes from the archive; if it cannot, it loads them as usual."""
-    file = archive_file(version)
     return (f"-XX:SharedArchiveFile={file}", "-Xlog:disable") if file.exists() else ()
 
 

@@ -12,12 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sidecar.drill.artifacts import ArtifactError, cache_dir, java
+from sidecar.drill.artifacts import ArtifactError, archive_in, archive_options, cache_dir
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 """Environment variable with options for the JVM of each spark-submit, pyspark's among them."""
@@ -27,21 +26,20 @@ DRIVE = "drive"
 
 def archive_file() -> Path:
     """Returns the path of the archive for this Java and this pyspark. Raises ArtifactError without a Java."""
-    binary, found = Path(java()).resolve(), find_spec("pyspark")
+    found = find_spec("pyspark")
     assert found is not None and found.origin is not None
     jars = Path(found.origin).parent / "jars"
-    which = zlib.crc32(f"{binary} {binary.stat().st_mtime_ns} {jars} {jars.stat().st_mtime_ns}".encode())
-    return cache_dir() / "spark" / f"classes-{which:08x}.jsa"
+    return archive_in(cache_dir() / "spark", jars, jars.stat().st_mtime_ns)
 
 
 def use() -> None:
     """Lets the Spark drivers of this run, and of its processes, start with the archive, if there is one."""
     try:
-        file = archive_file()
+        options = archive_options(archive_file())
     except ArtifactError:
         return
-    if file.exists():
-        os.environ.setdefault(OPTIONS, f"-XX:SharedArchiveFile={file} -Xlog:disable")
+    if options:
+        os.environ.setdefault(OPTIONS, " ".join(options))
 
 
 def make() -> Path:
@@ -77,9 +75,8 @@ def drive() -> None:
         same = stored.mapInArrow(lambda batches: batches, rows.schema).groupBy("k")
         same.applyInArrow(lambda table: table, rows.schema).toArrow()
         stream = spark.readStream.schema(rows.schema).parquet(f"{tmp}/rows").writeStream
-        stream = stream.foreachBatch(lambda df, n: df.write.mode("append").parquet(f"{tmp}/copy")).option(
-            "checkpointLocation", f"{tmp}/checkpoint"
-        )
+        stream = stream.option("checkpointLocation", f"{tmp}/checkpoint")
+        stream = stream.foreachBatch(lambda df, n: df.write.mode("append").parquet(f"{tmp}/copy"))
         stream.trigger(availableNow=True).start().awaitTermination()
     gateway: Any = spark.sparkContext._gateway
     spark.stop()

@@ -12,6 +12,9 @@ import pytest
 
 from tests.harness.tiers import over, tier_of
 
+PLUGINS = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-c", os.devnull, *PLUGINS)
+
 
 @pytest.mark.tier("test")
 @pytest.mark.parametrize("tier", ["test", pytest.param("quick", marks=pytest.mark.tier("quick"))])
@@ -50,8 +53,7 @@ def test_g(): print("g")
 @pytest.mark.tier("test")  # it runs pytest
 def test_tests_of_one_world_are_neighbours_and_the_last_one_ends_it(tmp_path: Path, root: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
-    plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
-    command = [sys.executable, "-m", "pytest", "-qs", "-c", os.devnull, *plugins, str(tmp_path)]
+    command = [*PYTEST, "-s", str(tmp_path)]
     out = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     told = [line.lstrip(".") for line in out.splitlines()[:-1] if line.lstrip(".")]
     kafka = ["begins kafka", "a", "d", "begins spark", "f", "ends topic", "ends kafka", "ends spark"]
@@ -73,8 +75,7 @@ SKIPS = {
 def test_a_skip_is_a_failure_in_late_tiers(source: str, tmp_path: Path, root: Path) -> None:
     """Symptom: a file that skipped itself was passed over in every tier."""
     (tmp_path / "test_suite.py").write_text(source)
-    plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
-    command = [sys.executable, "-m", "pytest", "-qs", "-c", os.devnull, *plugins, str(tmp_path)]
+    command = [*PYTEST, "-s", str(tmp_path)]
     ran = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=False)
     codes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     assert ran([*command, "--tier", "test"]).returncode in codes
@@ -95,8 +96,7 @@ def test_a(n): ...
 @pytest.mark.tier("test")  # it runs pytest
 def test_each_run_draws_other_cases_and_the_night_plays_all(tmp_path: Path, root: Path) -> None:
     (tmp_path / "test_suite.py").write_text(DRAWN)
-    plugins = ("-p", "tests.harness.tiers", "-p", "no:cacheprovider", "-p", "no:xdist")
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-c", os.devnull, *plugins, str(tmp_path)]
+    command = [*PYTEST, "--collect-only", str(tmp_path)]
 
     def played(*more: str, seed: int = 1) -> set[str]:
         env = {**os.environ, "FIRST_SEED": str(seed)}

@@ -35,13 +35,17 @@ def configured_with(
     return configured
 
 
+def _configured(turn: Turn, group: StreamsGroup, topology: Topology) -> ConfiguredTopology:
+    max_tasks = config_of(turn, group.group_id).max_tasks
+    return configured_with(group, topology, turn.image, turn.soft_of(group.group_id), max_tasks)
+
+
 def configured_now(turn: Turn, group: StreamsGroup) -> ConfiguredTopology:
     """Returns the configured topology of a group that has one. An invalid topology counts as not ready: the heartbeats
     of its members are refused with the error (step.py), and timers and runs go on."""
     assert group.topology is not None
-    max_tasks = config_of(turn, group.group_id).max_tasks
     try:
-        return configured_with(group, group.topology, turn.image, turn.soft_of(group.group_id), max_tasks)
+        return _configured(turn, group, group.topology)
     except CoordinatorError as exc:
         return ConfiguredTopology(group.topology.epoch, status=incorrectly_partitioned(str(exc)))
 
@@ -52,8 +56,7 @@ def refresh(turn: Turn, group: StreamsGroup) -> None:
     if group.topology is None:
         return
     try:
-        max_tasks = config_of(turn, group.group_id).max_tasks
-        configured = configured_with(group, group.topology, turn.image, soft, max_tasks)
+        configured = _configured(turn, group, group.topology)
     except CoordinatorError:
         return
     why = changed(turn, group, configured)
