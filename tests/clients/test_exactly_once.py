@@ -19,6 +19,7 @@ def test_every_record_is_in_the_output_once(trio: LocalKafka, protocol: str) -> 
     assert (figures["missing"], figures["twice"]) == (0, 0), figures
 
 
+@pytest.mark.tier("nightly")
 def test_a_removed_member_that_has_joined_again_cannot_commit_what_it_read_before(trio: LocalKafka) -> None:
     """Symptom: 100 records were processed twice, and a committed offset went back."""
     found = late_commit(trio)

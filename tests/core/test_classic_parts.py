@@ -218,3 +218,24 @@ def test_a_group_whose_only_member_left_in_its_initial_delay_admits_a_member() -
     token = world.request(second.join())
     world.sleep(6_000)
     assert world.replies[token].answer.code == Code.NONE
+
+
+def test_the_next_process_of_a_static_member_has_its_assignment_of_the_last_assigned_generation() -> None:
+    """Symptom: it came back before a generation was assigned, whose number its assignment then had, and the audit took
+    it for no owner."""
+    world = World()
+    m1, static = client(world, "m1"), client(world, "m2")
+    static.instance_id = "i2"
+    m1.joined(_join_reply(world.ask(m1.join())))
+    for generation in (1, 2):
+        waiting = [(c, world.request(c.join())) for c in (static, m1)]
+        world.sleep(6_000)
+        for c, token in waiting:
+            c.joined(_join_reply(world.replies.pop(token).answer))
+        assert static.generation == m1.generation == generation
+        if generation == 1:
+            leader = next(c for c in (m1, static) if c.leads)
+            world.ask(leader.sync({m1.member_id: b"x", static.member_id: b"y"}))
+    world.request(static.join(member_id=""))
+    last = [r for r in world.log if isinstance(r, AssignmentRecord)][-1]
+    assert (last.member_id != static.member_id, last.generation, last.assignment) == (True, 1, b"y")

@@ -1,4 +1,4 @@
-"""The table of brokers: it has a form, and a run changes no cell but its own. One cell is run in test-all."""
+"""The table of brokers: it has a form, and a run changes no cell but its own. The cells are run at night."""
 
 from __future__ import annotations
 
@@ -36,12 +36,6 @@ def test_a_run_changes_its_own_cells() -> None:
 def test_a_table_of_another_form_is_not_written() -> None:
     with pytest.raises(ValueError, match=r"no row of 3\.3\.2"):
         rows("\n".join(EMPTY).replace("3.3.2", "3.3.3"))
-
-
-@pytest.mark.tier("all")
-@pytest.mark.parametrize(("version", "cell"), [("2.8.2", "tools")])
-def test_a_cell(version: str, cell: str, tmp_path: Path) -> None:
-    assert brokers.main(["--kafka", version, "--cell", cell, "--folder", str(tmp_path)]) == 0
 
 
 @pytest.mark.tier("nightly")

@@ -19,8 +19,9 @@ def epochs(b: Batch, rows: Frame, details: Frame) -> Frame:
     """Returns the rebalances of all epochs that were open before or are new. They are proven only where everything is
     known: otherwise there may have been a member without any record left. `rows` and `details`: from rebalances.py."""
     groups = numbers(OF_KIND, "g", rows)
-    few = _detailed(_counted(_numbered(rows, groups)), _numbered(details, groups)).computed()
-    found = _grouped(few, _began(few, groups), groups).computed()
+    few = _counted(_numbered(rows, groups)).computed()
+    told = _told(few, _numbered(details, groups)).computed()
+    found = _grouped(few, told, _began(told, groups), groups).computed()
     b.carry("rebalances", _carried(found))
     return _as_rebalances(found)
 
@@ -35,7 +36,7 @@ def _numbered(rows: Frame, groups: Frame) -> Frame:
 def _counted(rows: Frame) -> Frame:
     """Returns records that begin an epoch or may end it, and those of members that join and leave. `now`: the group's
     epoch; `live`: number of members; `n`: place of the record that began the epoch, null before the first; `complete`:
-    all members have reached the epoch."""
+    all members have reached the epoch; `who_at`, `prepared_at`, `former_at`: places of what _told tells."""
     # Each change of the number of members in an epoch is a row of that epoch; a record of a member that reaches the
     # epoch it names is that row itself. `settled`: how many members have reached the epoch that the record names.
     # Running sums are of doubles: those of integers have 128 bits and take twice the time. A struct of the record's
@@ -58,6 +59,9 @@ def _counted(rows: Frame) -> Frame:
                 (sum(came::double) over w)::bigint as live,
                 last_value(case when type in ('g', 'w') then case when there then epoch else {NOT_YET} end end
                     ignore nulls) over w as now,
+                last_value(case when type in ('m', 'w') then nth end ignore nulls) over w as who_at,
+                last_value(case when type in ('p', 'w') then nth end ignore nulls) over w as prepared_at,
+                lag(case when type in ('g', 'w') then nth end ignore nulls) over w as former_at,
                 lead(1) over w is null as latest
             from {settled}
             window w as (partition by g order by nth rows between unbounded preceding and current row)""")
@@ -67,20 +71,25 @@ def _counted(rows: Frame) -> Frame:
             where heads or complete or latest or type in ('m', 'p', 't', 'w')""")
 
 
-def _detailed(few: Frame, details: Frame) -> Frame:
-    """Returns the records with their contents and causes of epochs. `who`: the last member that joined, changed or
-    left; `p_who`: the last start of a classic group's rebalance, and the last such member before it; `former`: the
-    epoch before, or that the last batch carried."""
-    return few.query(f"""with a as (select * from {few} left join {details} using (g, nth, type)),
-            b as (select *, last_value(case type when 'w' then acc.who when 'm' then struct_pack(rec, member_id,
-                    what := case when not there then 'left' when b_there then 'changed' else 'joined' end)
-                    end ignore nulls) over w as who
-                from a window w as (partition by g order by nth rows between unbounded preceding and current row))
-            select *, last_value(case type when 'w' then acc.p_who when 'p' then struct_pack(began, w := who) end
-                    ignore nulls) over w as p_who,
-                lag(case when heads or type = 'w' then struct_pack(there,
-                    at := case type when 'w' then acc.head_offset else offset end) end ignore nulls) over w as former
-            from b window w as (partition by g order by nth rows between unbounded preceding and current row)""")
+def _told(few: Frame, details: Frame) -> Frame:
+    """Returns the records that begin epochs or complete targets, and each group's last one, with their contents. `who`:
+    the last member that joined, changed or left; `p_who`: the last start of a classic group's rebalance, and the last
+    such member before it; `former`: the epoch before, or that the last batch carried. A window over these structs would
+    take six times as long as one over their places."""
+    who = few.query(f"""select g, nth, case type when 'w' then acc.who else struct_pack(rec, member_id,
+                what := case when not there then 'left' when b_there then 'changed' else 'joined' end) end as who
+            from {few} join {details} using (g, nth, type) where type in ('m', 'w')""").computed()
+    prepared = few.query(f"""select g, f.nth, case type when 'w' then acc.p_who else struct_pack(began, w := who) end
+                as p_who from {few} f join {details} d using (g, nth, type)
+                left join {who} w on f.g = w.g and who_at = w.nth where type in ('p', 'w')""")
+    return few.query(f"""select f.*, d.* exclude (g, nth, type), who, p_who, w_offset, case when b.nth is not null
+                then struct_pack(b.there, at := case b.type when 'w' then w_offset else b.offset end) end as former
+            from {few} f left join {details} d using (g, nth, type)
+                left join {who} w on f.g = w.g and f.who_at = w.nth
+                left join {prepared} p on f.g = p.g and f.prepared_at = p.nth
+                left join {few} b on f.g = b.g and f.former_at = b.nth
+                left join (select g, acc.head_offset as w_offset from {details} where type = 'w') o on f.g = o.g
+            where f.heads or f.latest or f.type = 't'""")
 
 
 HEAD = """struct_pack(epoch, revision, anew, back := coalesce(not anew and epoch <= former_epoch, false), began,
@@ -88,12 +97,12 @@ HEAD = """struct_pack(epoch, revision, anew, back := coalesce(not anew and epoch
     members := cast(live as int), target := null)"""
 
 
-def _began(few: Frame, groups: Frame) -> Frame:
+def _began(told: Frame, groups: Frame) -> Frame:
     """Returns the records that began epochs, with the member that caused each. A generation that was prepared began
     with the record that says so."""
     prepared = "kind = 'classic' and p_who.began.rec.offset > coalesce(former.at, -1)"
-    return few.query(f"""with p as (select *, coalesce({prepared}, false) as prepared
-                from {few} join {groups} using (g) where heads),
+    return told.query(f"""with p as (select *, coalesce({prepared}, false) as prepared
+                from {told} join {groups} using (g) where heads),
             a as (select * replace (coalesce(acc.head.revision, revision) as revision,
                     case when prepared then p_who.began else began end as began),
                     case when prepared then p_who.w else who end as m from p),
@@ -106,7 +115,7 @@ def _began(few: Frame, groups: Frame) -> Frame:
                 done := coalesce(acc.done, false), at := coalesce(acc.head_offset, offset)) as h from b""")
 
 
-def _grouped(few: Frame, began: Frame, groups: Frame) -> Frame:
+def _grouped(few: Frame, told: Frame, began: Frame, groups: Frame) -> Frame:
     """Returns a row per epoch: for the record that began it, or for what the last batch carried of it."""
     marks = few.query(f"""select g, n as head_at, max(nth) as last_at,
                 min(nth) filter (where type = 't' and epoch = now) as target_at,
@@ -116,15 +125,13 @@ def _grouped(few: Frame, began: Frame, groups: Frame) -> Frame:
         with a as (select m.*, b.h, t.target as t, c.rec as s, lead(b.h.offset) over w as n_offset,
                 lead(1) over w is null as latest
             from {marks} m left join {began} b on m.g = b.g and m.head_at = b.nth
-                left join {few} t on m.g = t.g and m.target_at = t.nth
+                left join {told} t on m.g = t.g and m.target_at = t.nth
                 left join {few} c on m.g = c.g and m.complete_at = c.nth
             window w as (partition by m.g order by m.head_at nulls first))
             select {OF_KIND}, a.*, coalesce(h.head.target, t) as target,
-                case when kind = 'classic' then t.rec else s end as done, l.live, l.who, l.p_who,
-                o.acc.head_offset as w_offset
+                case when kind = 'classic' then t.rec else s end as done, l.live, l.who, l.p_who, l.w_offset
             from a join {groups} n using (g)
-            left join {few} l on a.latest and a.g = l.g and a.last_at = l.nth
-            left join (select g, acc from {few} where type = 'w') o on a.g = o.g""")
+            left join {told} l on a.latest and a.g = l.g and a.last_at = l.nth""")
 
 
 def _as_rebalances(found: Frame) -> Frame:

@@ -289,6 +289,6 @@ def _hand_over(turn: Turn, group: ClassicGroup, e: JoinGroup, old_id: str, new_i
     )
     turn.write(new)
     if assignment is not None:
-        turn.write(AssignmentRecord(group.group_id, new_id, group.generation, assignment, why))
+        turn.write(AssignmentRecord(group.group_id, new_id, group.assigned_generation, assignment, why))
     if group.leader == old_id:
         go(turn, group, group.state, why, leader=new_id)

@@ -158,7 +158,8 @@ MEMBER_FIELDS = (
 
 
 class AssignmentRecord(Struct, frozen=True, gc=False):
-    """The leader's assignment for one member. `generation`: the first one with this assignment."""
+    """The leader's assignment for one member. `generation`: the first one with this assignment; for a static
+    member's next process, the last one that was assigned."""
 
     group_id: str
     member_id: str

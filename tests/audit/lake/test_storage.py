@@ -27,7 +27,7 @@ from tests.audit.lake.making import bronze, dump, log
 from tests.audit.lake.object_store import BUCKET, object_store
 from tests.audit.lake.test_killed import Died, contents
 from tests.audit.lake.test_pipeline import gold_of, played
-from tests.audit.lake.without_spark import SPARK
+from tests.audit.lake.without_spark import SPARK, run_here
 
 pytestmark = pytest.mark.tier("all")
 WHERE = ["folder", pytest.param("object store", marks=pytest.mark.tier("nightly"))]
@@ -80,15 +80,18 @@ def test_a_lake_in_an_object_store_has_the_same_tables(store: str, source: str, 
 
 def test_the_commands_take_a_uri(store: str, source: str, tmp_path: Path) -> None:
     """With Spark, whose tasks read and write the store."""
-    said = {}
-    for where in (f"{store}/lake", str(tmp_path / "lake")):
+    local, said = str(tmp_path / "lake"), {}
+    with pytest.MonkeyPatch.context() as patch:
+        run_here(patch)
+        pipeline.audit(SPARK, source, Lake.at(local))  # `run` finds nothing to do, and tells the same
+    for where in (f"{store}/lake", local):
         for words in (["run", "--from", source], ["ownership", "--since", "1970-01-01"], ["status"]):
             command = [sys.executable, "-m", "sidecar.cli.main", "audit", *words, "--lake", where, "-o", "json"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
             said[where, words[0]] = done.returncode, done.stdout
             assert done.returncode in (0, 4) and done.stdout, done.stderr
     for word in ("run", "ownership", "status"):
-        assert said[f"{store}/lake", word] == said[str(tmp_path / "lake"), word]
+        assert said[f"{store}/lake", word] == said[local, word]
 
 
 def test_a_bucket_that_is_not_there(store: str) -> None:
