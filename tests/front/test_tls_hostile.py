@@ -18,8 +18,6 @@ def test_silence_and_half_a_handshake_end_in_time(loops: Loops, papers: Papers) 
     async def test(place: TlsBench) -> None:
         with closing(place.raw()) as silent, closing(place.raw()) as half:
             half.send(HELLO)
-            await until(lambda: len(place.listener._under_way) == 1)
-            assert len(place.listener._arrivals) == 2, "who says nothing takes no place"
             await ended(silent)
             await ended(half)
         await until(lambda: place.settled)

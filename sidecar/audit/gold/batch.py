@@ -51,7 +51,7 @@ class Batch:
     def __init__(self, db: Database, silver: Frames, carried: Frames) -> None:
         self.db = db
         new = {name: bounded(frame, name) for name, frame in silver.items()}
-        self.silver = _Tables(new, lambda name: bounded(db.empty(SILVER_TABLES[name]), name))
+        self.silver: dict[str, Frame] = _Tables(new, lambda name: bounded(db.empty(SILVER_TABLES[name]), name))
         self.was = _Tables(carried, lambda name: db.empty(CARRIED[name]))
         self.gold: dict[str, Frame] = {}
         """Rows that will never change, and the `open` ones, which those of the next batch replace."""

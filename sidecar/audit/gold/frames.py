@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from sidecar.audit.lake.files import duck_type, in_duckdb, no_rows
 from sidecar.audit.tables.columns import TIME, Table
@@ -21,15 +22,30 @@ if TYPE_CHECKING:
 QUOTED = '"offset"'
 RESERVED = re.compile(r"(?<![\w\"])offset(?![\w\"])")
 """The column `offset` without quotes: SQL has a keyword of that name."""
+COMPUTED = re.compile(r"\bt\d+\b")
+"""Name of a computed table."""
 ROWS_AT_ONCE = 65_536
+
+
+class _Table:
+    """A computed table. It is dropped when no frame reads it any more, which saves a third of a batch's memory."""
+
+    def __init__(self, db: Database, name: str) -> None:
+        self.db, self.name = db, name
+
+    def __del__(self) -> None:
+        self.db.unread.append(self.name)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A relation: a query, or rows that were computed. As text it is SQL to follow FROM."""
+    """A relation: a query, or rows that were computed. As text it is SQL to follow FROM. Keep the frame for as long as
+    the text is in use."""
 
     db: Database
     name: str
+    tables: tuple[_Table, ...] = field(default=(), compare=False)
+    """Computed tables that it reads."""
 
     def __str__(self) -> str:
         return self.name
@@ -46,9 +62,7 @@ class Frame:
 
     def computed(self) -> Frame:
         """Computes the frame now and keeps the rows, for frames that are read more than once."""
-        name = f"t{next(self.db.numbers)}"
-        self.db.connection.execute(f"create temp table {name} as select * from {self}")
-        return Frame(self.db, name)
+        return self.db.computed(self)
 
     def batches(self) -> Iterator[Any]:
         """Yields the relation's rows as Arrow record batches."""
@@ -59,9 +73,21 @@ class Frame:
 class Database:
     connection: DuckDBPyConnection
     numbers: Iterator[int] = field(default_factory=count)
+    tables: WeakValueDictionary[str, _Table] = field(default_factory=WeakValueDictionary)
+    unread: list[str] = field(default_factory=list)
+    """Names of tables that go before the next one is computed."""
 
     def query(self, text: str) -> Frame:
-        return Frame(self, f"({RESERVED.sub(QUOTED, text)})")
+        known = {name: self.tables[name] for name in COMPUTED.findall(text) if name in self.tables}
+        return Frame(self, f"({RESERVED.sub(QUOTED, text)})", tuple(known.values()))
+
+    def computed(self, frame: Frame) -> Frame:
+        while self.unread:
+            self.connection.execute(f"drop table {self.unread.pop()}")
+        name = f"t{next(self.numbers)}"
+        self.connection.execute(f"create temp table {name} as select * from {frame}")
+        self.tables[name] = table = _Table(self, name)
+        return Frame(self, name, (table,))
 
     def rows(self, rows: Any) -> Frame:
         """Returns an Arrow table as a relation."""

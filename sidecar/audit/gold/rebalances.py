@@ -150,8 +150,8 @@ def sequence(b: Batch, groups: Frame, events: Frame) -> tuple[Frame, Frame]:
     line, was = _people(b), b.was["rebalances"]
     begun = f"""select {OF_KIND}, offset, 'g' as type, rec, not deleted as there, epoch, revision,
         {BEGUN} as began, null as target from {groups}"""
-    others = [f"select * from {f}" for f in (_targets(b), _classic_steps(b, events)) if f is not None]
-    steps = b.db.query(" union all by name ".join((begun, *others))).computed()
+    others = [f for f in (_targets(b), _classic_steps(b, events)) if f is not None]
+    steps = b.db.query(" union all by name ".join((begun, *(f"select * from {f}" for f in others)))).computed()
     rows = b.db.query(f"""
         select {OF_KIND}, offset, type, {TIMES}, there, reached as epoch, came, from_epoch, to_epoch, 1 as d from {line}
             union all by name select {OF_KIND}, offset, type, {TIMES}, there, epoch, 0 as came from {steps}

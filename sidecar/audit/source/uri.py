@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,17 @@ def _partition(path: Path) -> Partition:
     return tuple((n, None if text == NO_VALUE else unquote(text)) for n, equals, text in pairs if equals)
 
 
+def _bounds(file: FileInfo) -> list[Ranges]:
+    """Returns the bounds of each row group. A file is opened once for all batches, unless it has changed; nobody
+    changes an object of a store."""
+    return _bounds_at(file, 0 if is_remote(file.path) else Path(file.path).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=100_000)
+def _bounds_at(file: FileInfo, changed_ns: int) -> list[Ranges]:
+    return bounds_of(file)
+
+
 @dataclass(frozen=True)
 class CopySource:
     """Bronze as Parquet files: a lake, a Delta table or a folder. `days`, `groups` limit what is read (empty: all)."""
@@ -115,7 +126,7 @@ class CopySource:
             with _readable(file):
                 if day is not None and not first <= date.fromisoformat(day) <= last:
                     continue
-                bounds = bounds_of(file) if not theirs or partition is None or partition in theirs else []
+                bounds = _bounds(file) if not theirs or partition is None or partition in theirs else []
             if bounds:
                 yield file, bounds
 
