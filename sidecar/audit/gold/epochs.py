@@ -36,7 +36,7 @@ def _numbered(rows: Frame, groups: Frame) -> Frame:
 def _counted(rows: Frame) -> Frame:
     """Returns records that begin an epoch or may end it, and those of members that join and leave. `now`: the group's
     epoch; `live`: number of members; `n`: place of the record that began the epoch, null before the first; `complete`:
-    all members have reached the epoch; `who_at`, `prepared_at`, `former_at`: places of what _told tells."""
+    all members have reached the epoch; `who_at`, `prepared_at`, `former_at`: places of what _told joins."""
     # Each change of the number of members in an epoch is a row of that epoch; a record of a member that reaches the
     # epoch it names is that row itself. `settled`: how many members have reached the epoch that the record names.
     # Running sums are of doubles: those of integers have 128 bits and take twice the time. A struct of the record's
@@ -74,8 +74,8 @@ def _counted(rows: Frame) -> Frame:
 def _told(few: Frame, details: Frame) -> Frame:
     """Returns the records that begin epochs or complete targets, and each group's last one, with their contents. `who`:
     the last member that joined, changed or left; `p_who`: the last start of a classic group's rebalance, and the last
-    such member before it; `former`: the epoch before, or that the last batch carried. A window over these structs would
-    take six times as long as one over their places."""
+    such member before it; `former`: the epoch before, or that the last batch carried. Windows over these structs take
+    twice the time."""
     who = few.query(f"""select g, nth, case type when 'w' then acc.who else struct_pack(rec, member_id,
                 what := case when not there then 'left' when b_there then 'changed' else 'joined' end) end as who
             from {few} join {details} using (g, nth, type) where type in ('m', 'w')""").computed()

@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class _Table:
-    """A computed table. It is dropped when no frame reads it any more, which saves a third of a batch's memory."""
+    """A computed table. It is dropped when no frame reads it any more, which saves a fifth of a task's memory."""
 
     def __init__(self, db: Database, name: str) -> None:
         self.db, self.name = db, name
