@@ -268,8 +268,8 @@ class Mixed:
         """
         group = self.world.now_is
         for o in self.old:
-            late = o.token not in self.waiting
-            missed = isinstance(group, ClassicGroup) and late and o.me.generation < group.generation
+            waits = o.token in self.waiting
+            missed = isinstance(group, ClassicGroup) and not waits and o.me.generation < group.generation
             if o.me.member_id and (missed or not self.world.known_as(o.me.member_id)):
                 o.places = frozenset()
         for n in self.new:

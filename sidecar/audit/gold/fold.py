@@ -40,7 +40,7 @@ def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None)
     state partitions, the offsets right before these rows that were never read. A table that is not there is an empty
     one: leave out those without rows, for what needs no query takes no time."""
     b = Batch(db, silver, carried)
-    del silver
+    del silver  # it would keep the records in memory to the end (see below)
     _partitions(b, cut or {})
     for name in REVISED.keys() & b.was.keys():
         b.was[name] = unsure(b.was[name], b.cuts, REVISED[name])
@@ -53,7 +53,7 @@ def fold(db: Database, silver: Frames, carried: Frames, cut: Cuts | None = None)
     b.born = epochs.births(b, groups)
     b.carry("births", b.born)
     steps = rebalances.sequence(b, groups, events)
-    b.silver = {}  # nothing below reads records; they take the most memory
+    b.silver = {}  # nothing below reads records, which take the most memory
     b.add("rebalances", epochs.epochs(b, *steps))
     _owners(b, events, standbys)
     return b
